@@ -95,18 +95,18 @@ def demo(
 
     Example: `aleatoric demo`
     """
-    from aleatoric import demo as made
+    from aleatoric import demo as simulation
     from aleatoric.report.page import make_report
 
-    run = made.run_toy if toy else made.run_smollm2
+    run = simulation.run_toy if toy else simulation.run_smollm2
     with monitored(out / "run") as (_, monitor), run(out, seed, monitor) as store:
         results = show_run(store, DEFAULT_METHOD, as_json, layout)
         for path in make_report([store], out / "report.html", None, track):
             say(f"wrote {path}")
-    smollm2 = (made.PLANTED_SYSTEM, f"SmolLM2 itself at {made.PLANTED}")
-    planted = (made.TOY_SYSTEM, "the model named toy") if toy else smollm2
-    say(made.conclusion(results, *planted))
-    say(made.NEXT_STEP)
+    smollm2 = (simulation.PLANTED_SYSTEM, f"SmolLM2 itself at {simulation.PLANTED}")
+    planted = (simulation.TOY_SYSTEM, "the model named toy") if toy else smollm2
+    say(simulation.conclusion(results, *planted))
+    say(simulation.NEXT_STEP)
 
 
 @app.command(name="list")
@@ -118,10 +118,10 @@ def list_(
     Example: `aleatoric list corpora`
     """
     if kind is not None and kind not in registry.PLUGINS:
-        known = ", ".join(registry.PLUGINS)
-        raise UsageError(f"there is no kind {kind!r}; the kinds are {known}.")
-    for one in [kind] if kind else registry.PLUGINS:
-        print(printable(f"{one}: {', '.join(registry.names(one))}"))
+        kinds = ", ".join(registry.PLUGINS)
+        raise UsageError(f"there is no kind {kind!r}; the kinds are {kinds}.")
+    for name in [kind] if kind else registry.PLUGINS:
+        print(printable(f"{name}: {', '.join(registry.names(name))}"))
 
 
 @app.command()
@@ -142,8 +142,8 @@ def fetch(
         with byte_bar(download.filename) as progress:
             path = downloads.fetch(download, to or cache_dir(), progress)
         downloads.unpack(path, download.members)
-        known = "is here and verified" if download.sha256 else "is here, its checksum beside it"
-        say(f"{path} {known} ({download.licence}, {download.page})")
+        state = "is here and verified" if download.sha256 else "is here, its checksum beside it"
+        say(f"{path} {state} ({download.licence}, {download.page})")
 
 
 @reproduce_app.command(name="next-word")
@@ -184,9 +184,9 @@ def reproduce_e_ece(
     """
     from aleatoric.studies import e_ece_paper
 
-    found = e_ece_paper.reproduce(data, rows, bins, seed)
-    document = {"results": [line.as_dict() for line in found.lines]}
-    show_tables(list(found.tables), as_json, layout, document)
+    reproduction = e_ece_paper.reproduce(data, rows, bins, seed)
+    document = {"results": [line.as_dict() for line in reproduction.lines]}
+    show_tables(list(reproduction.tables), as_json, layout, document)
 
 
 @reproduce_app.command(name="production")
@@ -214,10 +214,10 @@ def reproduce_production(
 
     protocols = production_paper.chosen_protocols(protocol)
     probes, splitting = tuple(probe or production_paper.PROBES), Splitting(seed, splits)
-    found = production_paper.reproduce(data, protocols, probes, splitting, recorded, track)
-    listed = production_paper.pair_tables(found.pairs) if pairs else []
-    tables = [*production_paper.to_tables(found), *listed]
-    show_tables(tables, as_json, layout, found.as_dict())
+    reproduction = production_paper.reproduce(data, protocols, probes, splitting, recorded, track)
+    listed = production_paper.pair_tables(reproduction.pairs) if pairs else []
+    tables = [*production_paper.to_tables(reproduction), *listed]
+    show_tables(tables, as_json, layout, reproduction.as_dict())
 
 
 for _level in registry.names("levels"):

@@ -63,7 +63,7 @@ def level_command(level: Level) -> Callable[..., None]:
 
     def run(**options: Any) -> None:
         out, export = options["out"], options.get("export")
-        # Bad options are refused before the job is made.
+        # Bad options are refused before the job is created.
         if level.needs_out and out is None:
             raise UsageError("give a directory for the run, as --out runs/first.")
         check_method(options["interval"])
@@ -110,8 +110,8 @@ def resume_command() -> Callable[..., None]:
         probes, key_for = tuple(options.pop("probe") or ()), tuple(options.pop("key_for") or ())
         word_rule = options.pop("word_rule")
         # An option that is not given is None, or False for a flag.
-        given = {key: v for key, v in options.items() if v is not None and v is not False}
-        changes = ResumeOptions(given, key_for, word_rule)
+        overrides = {key: v for key, v in options.items() if v is not None and v is not False}
+        changes = ResumeOptions(overrides, key_for, word_rule)
         if salvage is not None:
             defaults = {name: default for name, (_, default) in SHOWN.items()}
             if changes != ResumeOptions() or probes or shown != defaults:
@@ -140,7 +140,7 @@ def resume_command() -> Callable[..., None]:
 
 def _resumed_fields() -> dict[str, tuple[Any, Any]]:
     """Return the options of fields that may be given again, from the first level that has them."""
-    found: dict[str, tuple[Any, Any]] = {}
+    options: dict[str, tuple[Any, Any]] = {}
     for name in registry.names("levels"):
         job_type = find_level(name).job_type
         kinds = get_type_hints(job_type)
@@ -148,9 +148,9 @@ def _resumed_fields() -> dict[str, tuple[Any, Any]]:
             if job_field.name in RESUMED and not about(job_field).hidden:
                 kind = kinds[job_field.name]
                 optional, default = (kind, False) if kind is bool else (kind | None, None)
-                asked = (Annotated[optional, _option_of(job_field)], default)
-                found.setdefault(job_field.name, asked)
-    return {name: found[name] for name in RESUMED if name in found}
+                entry = (Annotated[optional, _option_of(job_field)], default)
+                options.setdefault(job_field.name, entry)
+    return {name: options[name] for name in RESUMED if name in options}
 
 
 def _salvage(run: Path, out: Path) -> None:
@@ -166,7 +166,7 @@ def _salvage(run: Path, out: Path) -> None:
 def _with_job_options(run: Callable[..., None], level: Level) -> Callable[..., None]:
     job_type = level.job_type
     kinds = get_type_hints(job_type)
-    options = {own.name: _annotated(own, kinds[own.name]) for own in shown_fields(job_type)}
+    options = {f.name: _annotated(f, kinds[f.name]) for f in shown_fields(job_type)}
     options |= {"interval": SHOWN["interval"], "out": (OutOption, None), **SHOWN}
     options |= {"export": (EXPORT, None)} if job_type.command == "finetune" else {}
     return with_options(run, job_type.command, level.help, options)
@@ -183,20 +183,20 @@ def _annotated(job_field: Field[Any], kind: Any) -> tuple[Any, Any]:
 
 
 def _option_of(job_field: Field[Any]) -> Any:
-    own = about(job_field)
-    return typer.Option(flag(job_field), help=own.help, min=own.low, max=own.high)
+    facts = about(job_field)
+    return typer.Option(flag(job_field), help=facts.help, min=facts.low, max=facts.high)
 
 
 def job_from(job_type: type[J], options: Mapping[str, Any]) -> J:
     """Return the job that the options of a command ask for."""
-    asked = shown_fields(job_type)
-    return job_type(**{own.name: _value(own, options[own.name]) for own in asked})
+    job_fields = shown_fields(job_type)
+    return job_type(**{f.name: _value(f, options[f.name]) for f in job_fields})
 
 
-def _value(job_field: Field[Any], given: Any) -> Any:
+def _value(job_field: Field[Any], value: Any) -> Any:
     """Return the value of a field; a repeatable option that is not given has its default."""
     if about(job_field).single:
-        return (given,)
-    if isinstance(job_field.default, tuple) and not given:
+        return (value,)
+    if isinstance(job_field.default, tuple) and not value:
         return job_field.default
-    return tuple(given) if isinstance(given, list) else given
+    return tuple(value) if isinstance(value, list) else value

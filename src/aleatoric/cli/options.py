@@ -53,15 +53,15 @@ def _known_layout(ctx: typer.Context, layout: str) -> str:
     from aleatoric.report.tables import FORMATS
 
     if layout not in ("terminal", *FORMATS):
-        known = ", ".join(("terminal", *FORMATS))
-        raise UsageError(f"there is no format {layout!r}; use {known}.")
+        formats = ", ".join(("terminal", *FORMATS))
+        raise UsageError(f"there is no format {layout!r}; use {formats}.")
     if ctx.params.get("as_json") and is_given(ctx, "layout"):
         raise UsageError(f"--json leaves no room for --format {layout}; give one of them.")
     return layout
 
 
 RunArgument = Annotated[Path, typer.Argument(help="A run directory.")]
-# Read before --format, which is refused beside it.
+# Read before --format, which cannot be combined with it.
 _JSON = typer.Option("--json", is_eager=True, help="Print one JSON document; without --format.")
 JsonOption = Annotated[bool, _JSON]
 _LAYOUTS = "terminal, markdown, latex or csv."

@@ -69,9 +69,9 @@ _HELP = """Plan how many people, samples and contexts a target needs, or what a 
 def plan_command() -> Any:
     """Return the command, with the options of both of its forms."""
 
-    def run(ctx: typer.Context, cost: bool, as_json: bool, layout: str, **given: Any) -> None:
+    def run(ctx: typer.Context, cost: bool, as_json: bool, layout: str, **options: Any) -> None:
         _check_form(ctx, cost)
-        (_show_cost if cost else _show_plan)(given, as_json, layout)
+        (_show_cost if cost else _show_plan)(options, as_json, layout)
 
     options = {
         "ctx": (typer.Context, inspect.Parameter.empty),
@@ -98,72 +98,72 @@ def _check_form(ctx: typer.Context, cost: bool) -> None:
         raise UsageError(f"{shown} is an option of --cost; add --cost, or leave it out.")
 
 
-def _show_cost(given: dict[str, Any], as_json: bool, layout: str) -> None:
+def _show_cost(options: dict[str, Any], as_json: bool, layout: str) -> None:
     from aleatoric.report.plan import cost_dicts, cost_table
     from aleatoric.studies import cost
     from aleatoric.studies.plan import sizes
 
-    dtype, new_tokens = given["dtype"], given["new_tokens"]
-    device = cost.device_named(given["device"], dtype)
+    dtype, new_tokens = options["dtype"], options["new_tokens"]
+    device = cost.device_named(options["device"], dtype)
     default = (None, 1000) if new_tokens is None else (1000,)
-    samples = sizes(given["samples"]) if given["samples"] else default
-    one_run = cost.Work(given["contexts"], None, given["context_tokens"], new_tokens)
+    samples = sizes(options["samples"]) if options["samples"] else default
+    one_run = cost.Work(options["contexts"], None, options["context_tokens"], new_tokens)
     cost.check_samples(one_run, samples)
-    machines = [cost.Machine(device, number, dtype) for number in given["workers"] or (1,)]
-    parameters = [cost.parse_parameters(size) for size in given["parameters"] or ["135M"]]
+    machines = [cost.Machine(device, number, dtype) for number in options["workers"] or (1,)]
+    parameters = [cost.parse_parameters(size) for size in options["parameters"] or ["135M"]]
     rows = cost.designs(one_run, samples, parameters, machines)
     show_tables([cost_table(rows)], as_json, layout, {"costs": cost_dicts(rows)})
 
 
-def _target_and_grid(given: dict[str, Any]) -> tuple[Target, Grid]:
+def _target_and_grid(options: dict[str, Any]) -> tuple[Target, Grid]:
     from aleatoric.studies.plan import Grid, Target, sizes
 
     names = ("se", "width", "power", "difference", "level")
-    target = Target(*(given[name] for name in names))
-    samples = sizes(given["samples"]) if given["samples"] else ()
-    people, groups = (tuple(given[name] or ()) for name in ("people", "groups"))
-    grid = Grid(people, samples, groups, given["contexts_per_group"])
+    target = Target(*(options[name] for name in names))
+    samples = sizes(options["samples"]) if options["samples"] else ()
+    people, groups = (tuple(options[name] or ()) for name in ("people", "groups"))
+    grid = Grid(people, samples, groups, options["contexts_per_group"])
     target.check()
     grid.check()
     return target, grid
 
 
-def _show_plan(given: dict[str, Any], as_json: bool, layout: str) -> None:
+def _show_plan(options: dict[str, Any], as_json: bool, layout: str) -> None:
     from aleatoric.report.figures import check_formats, draw_all
     from aleatoric.report.plan import plan_picture, plan_table
 
-    target, grid = _target_and_grid(given)
-    figure: Path | None = given["figure"]
+    target, grid = _target_and_grid(options)
+    figure: Path | None = options["figure"]
     forms = (figure.suffix.lstrip("."),) if figure else ()
     check_formats(forms)
-    found = _plan(given, target, grid)
-    show_tables([plan_table(found)], as_json, layout, found.as_dict())
+    plan = _plan(options, target, grid)
+    show_tables([plan_table(plan)], as_json, layout, plan.as_dict())
     if figure:
-        (path,) = draw_all({figure.stem: plan_picture(found)}, figure.parent, forms)
+        (path,) = draw_all({figure.stem: plan_picture(plan)}, figure.parent, forms)
         say(f"wrote {path}")
 
 
-def _plan(given: dict[str, Any], target: Target, grid: Grid) -> RunPlan:
+def _plan(options: dict[str, Any], target: Target, grid: Grid) -> RunPlan:
     from aleatoric.runs.run import Store
     from aleatoric.studies.plan import Assumptions, assumed_source, make_plan
     from aleatoric.studies.plan_from_run import pilot_source
 
-    run, assume, correlation = given["run"], given["assume"], given["correlation"]
+    run, assume, correlation = options["run"], options["assume"], options["correlation"]
     if (run is None) == (not assume):
         raise UsageError("give a run to learn from, or --assume sd=0.2,icc=0.05, and not both.")
-    differs = target.difference is not None or given["against"] is not None
+    differs = target.difference is not None or options["against"] is not None
     if correlation is not None and not differs:
         raise UsageError(
             "--correlation is of two systems; add --difference or --against, or leave it out."
         )
     if run is None:
         for name in ("system", "against"):
-            if given[name] is not None:
+            if options[name] is not None:
                 raise UsageError(f"--{name} names a system of a run; leave it out beside --assume.")
         paired = (0.5 if correlation is None else correlation) if differs else None
-        source = assumed_source(Assumptions.parse(assume), paired, given["seed"])
+        source = assumed_source(Assumptions.parse(assume), paired, options["seed"])
         return make_plan(source, target, grid)
     with Store.open(run) as store:
-        systems = (given["system"], given["against"])
-        source = pilot_source(store, *systems, correlation, differs, given["seed"])
+        systems = (options["system"], options["against"])
+        source = pilot_source(store, *systems, correlation, differs, options["seed"])
         return make_plan(source, target, grid)

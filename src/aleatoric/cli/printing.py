@@ -81,8 +81,8 @@ def _fitted(table: Table, console: Console) -> Table:
 
     unbounded = Console(width=10_000)  # a table is measured as wide as its console at most
 
-    def too_wide(one: Table) -> bool:
-        return unbounded.measure(to_rich(replace(one, notes=()))).maximum > console.width
+    def too_wide(candidate: Table) -> bool:
+        return unbounded.measure(to_rich(replace(candidate, notes=()))).maximum > console.width
 
     columns, left_out, shown = len(table.columns), 0, table
     while columns - left_out > MIN_COLUMNS and too_wide(shown):

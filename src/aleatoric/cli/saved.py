@@ -112,11 +112,11 @@ def compare(
         stores = [opened.enter_context(Store.open(run)) for run in runs]
         for store in stores:
             base.score(store, base.Monitor(track), again=False)
-        found = comparing.compare(
+        compared = comparing.compare(
             stores, system or (), metric or (), alpha, seed, interval, matched=matched
         )
-    show_tables(comparison_tables(found), as_json, layout, found.as_dict())
-    for note in () if as_json else found.notes:
+    show_tables(comparison_tables(compared), as_json, layout, compared.as_dict())
+    for note in () if as_json else compared.notes:
         say(f"note: {note}")
 
 

@@ -13,7 +13,7 @@ from aleatoric.report.tables import printable, short
 from aleatoric.studies.figure_data import Boxes, Picture, Scatter
 
 MOST_POINTS = 4000
-"""Points of a scatter that are drawn; of more, every so many-th."""
+"""The most points of a scatter plot that are drawn; larger ones are thinned evenly."""
 
 
 @dataclass(frozen=True)
@@ -51,24 +51,24 @@ def to_json(data: Any) -> str:
 def to_data(picture: Picture) -> dict[str, Any]:
     """Return a picture as plain data with its kind."""
     if isinstance(picture, Boxes):
-        samples = {name: np.asarray(own, np.float64) for name, own in picture.values.items()}
+        samples = {name: np.asarray(sample, np.float64) for name, sample in picture.values.items()}
         boxes = {printable(name): _box(sample) for name, sample in samples.items()}
         return {**_plain(replace(picture, values={})), "boxes": boxes}
     if isinstance(picture, Scatter):
         every = -(-len(picture.x) // MOST_POINTS) or 1
         picture = replace(picture, x=picture.x[::every], y=picture.y[::every])
-    found: dict[str, Any] = _plain(picture)
-    return found
+    data: dict[str, Any] = _plain(picture)
+    return data
 
 
 def _plain(value: Any) -> Any:
     if is_dataclass(value) and not isinstance(value, type):
-        own = {field.name: _plain(getattr(value, field.name)) for field in fields(value)}
-        return {"kind": type(value).__name__, **own}
+        values = {field.name: _plain(getattr(value, field.name)) for field in fields(value)}
+        return {"kind": type(value).__name__, **values}
     if isinstance(value, Mapping):
-        return {printable(str(key)): _plain(one) for key, one in value.items()}
+        return {printable(str(key)): _plain(item) for key, item in value.items()}
     if isinstance(value, list | tuple):
-        return [_plain(one) for one in value]
+        return [_plain(item) for item in value]
     if isinstance(value, str):
         return printable(value)
     return short(value) if isinstance(value, float) else value

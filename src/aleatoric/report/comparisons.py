@@ -14,7 +14,7 @@ def comparison_tables(compared: Compared) -> list[Table]:
         *("metric", "first − second", "difference", "p", "p Holm", "p BH"),
         *("d", "first lower", "items", "groups"),
     )
-    rows = tuple(_pair_row(one) for one in compared.comparisons)
+    rows = tuple(_pair_row(comparison) for comparison in compared.comparisons)
     notes = (
         "difference: over the items that both systems have, with its 95% interval (groups "
         "resampled for both together).",
@@ -30,7 +30,7 @@ def comparison_tables(compared: Compared) -> list[Table]:
 def _letters_table(compared: Compared) -> Table:
     """One row per system: its value of each metric on the common items, with its letters."""
     metrics = list(compared.values)
-    systems = list(dict.fromkeys(name for own in compared.values.values() for name in own))
+    systems = list(dict.fromkeys(name for row in compared.values.values() for name in row))
     rows = tuple((name, *(_lettered(compared, m, name) for m in metrics)) for name in systems)
     notes = [_common_note(compared)]
     if any(compared.letters.values()):
@@ -49,7 +49,7 @@ def _common_note(compared: Compared) -> str:
         by_number.setdefault(n_items, []).append(metric)
     if len(by_number) == 1:
         return f"Values are over the {next(iter(by_number)):,} items that all systems share."
-    listed = "; ".join(f"{', '.join(own)}: {n:,}" for n, own in by_number.items())
+    listed = "; ".join(f"{', '.join(metrics)}: {n:,}" for n, metrics in by_number.items())
     return f"Values are over the items that all systems share ({listed})."
 
 
@@ -62,19 +62,19 @@ def _family_sizes(compared: Compared) -> str:
     return ", ".join(f"{metric}: {n}" for metric, n in compared.families.items())
 
 
-def _pair_row(one: Comparison) -> tuple[str, ...]:
-    found = one.paired
-    effect = found.effect
-    p = found.test.p if found.test else None
+def _pair_row(comparison: Comparison) -> tuple[str, ...]:
+    paired = comparison.paired
+    effect = paired.effect
+    p = paired.test.p if paired.test else None
     return (
-        one.metric,
-        f"{one.first} − {one.second}",
-        with_interval(found.difference),
-        *(p_value(each) for each in (p, one.p_holm, one.p_bh)),
+        comparison.metric,
+        f"{comparison.first} − {comparison.second}",
+        with_interval(paired.difference),
+        *(p_value(value) for value in (p, comparison.p_holm, comparison.p_bh)),
         number(effect.cohen_d, 2) if effect else UNDEFINED,
         number(effect.share_lower, 2) if effect else UNDEFINED,
-        str(found.difference.n_items),
-        str(found.difference.n_groups),
+        str(paired.difference.n_items),
+        str(paired.difference.n_groups),
     )
 
 

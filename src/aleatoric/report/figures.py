@@ -60,10 +60,10 @@ def _legend_by_slot(axes: Axes, data: figure_data.Lines) -> None:
     """List curves and straight lines in the order of their slots; others come last."""
     slots = {safe(line.label): line.slot for line in data.lines}
     slots |= {safe(mark.label): mark.slot for mark in data.marks}
-    known = {label: slot for label, slot in slots.items() if slot is not None}
+    by_label = {label: slot for label, slot in slots.items() if slot is not None}
     handles, labels = axes.get_legend_handles_labels()
     pairs = zip(handles, labels, strict=True)
-    ordered = sorted(pairs, key=lambda pair: known.get(pair[1], math.inf))
+    ordered = sorted(pairs, key=lambda pair: by_label.get(pair[1], math.inf))
     # Below the axes, where it hides no curves.
     shown = [label if len(label) <= 60 else f"{label[:59]}…" for _, label in ordered]
     columns = 2 if max(map(len, shown), default=0) <= 26 else 1
@@ -238,16 +238,16 @@ def _points(axes: Axes, data: figure_data.Points) -> None:
 
 
 _KINDS: dict[type, tuple[Callable[..., None], Callable[[Any], float]]] = {
-    figure_data.Lines: (_lines, lambda own: 2.1 + 0.07 * (len(own.lines) + len(own.marks))),
-    figure_data.Histograms: (_histograms, lambda own: 2.0 + 0.14 * len(own.heights)),
-    figure_data.Scatter: (_scatter, lambda own: 2.4),
-    figure_data.Boxes: (_boxes, lambda own: 2.4),
-    figure_data.Coefficients: (_coefficients, lambda own: 0.8 + 0.17 * len(own.names)),
-    figure_data.WordBars: (_word_bars, lambda own: 1.0 + 0.13 * len(own.words)),
-    figure_data.Reliability: (_reliability, lambda own: 2.4),
-    figure_data.Dots: (_dots, lambda own: 0.9 + 0.06 * len(own.rows) * (2 + len(own.values))),
-    figure_data.HeatMap: (_heat_map, lambda own: 1.0 + 0.09 * len(own.rows)),
-    figure_data.Points: (_points, lambda own: 2.0 + 0.14 * len(own.points)),
+    figure_data.Lines: (_lines, lambda data: 2.1 + 0.07 * (len(data.lines) + len(data.marks))),
+    figure_data.Histograms: (_histograms, lambda data: 2.0 + 0.14 * len(data.heights)),
+    figure_data.Scatter: (_scatter, lambda data: 2.4),
+    figure_data.Boxes: (_boxes, lambda data: 2.4),
+    figure_data.Coefficients: (_coefficients, lambda data: 0.8 + 0.17 * len(data.names)),
+    figure_data.WordBars: (_word_bars, lambda data: 1.0 + 0.13 * len(data.words)),
+    figure_data.Reliability: (_reliability, lambda data: 2.4),
+    figure_data.Dots: (_dots, lambda data: 0.9 + 0.06 * len(data.rows) * (2 + len(data.values))),
+    figure_data.HeatMap: (_heat_map, lambda data: 1.0 + 0.09 * len(data.rows)),
+    figure_data.Points: (_points, lambda data: 2.0 + 0.14 * len(data.points)),
 }
 """How each kind of figure is drawn, and its height in inches, with all rows and its legend."""
 FORMATS = ("pdf", "svg", "png")
@@ -292,8 +292,8 @@ def check_formats(formats: Sequence[str]) -> None:
     """Refuse unknown figure formats."""
     unknown = [name for name in formats if name not in _METADATA]
     if unknown:
-        known = ", ".join(_METADATA)
-        raise UsageError(f"there is no figure format {quoted(unknown[0], 40)}; use {known}.")
+        allowed = ", ".join(_METADATA)
+        raise UsageError(f"there is no figure format {quoted(unknown[0], 40)}; use {allowed}.")
 
 
 def make_folder(folder: Path) -> None:
@@ -324,18 +324,18 @@ def draw(picture: figure_data.Picture) -> list[Figure]:
 
 def file_name(name: str) -> str:
     """A figure's name as part of a file name."""
-    whole = re.sub(r"[^\w.=-]+", "-", name).encode()[:_LONGEST_NAME]
-    return whole.decode(errors="ignore").strip("-.") or "figure"
+    stem = re.sub(r"[^\w.=-]+", "-", name).encode()[:_LONGEST_NAME]
+    return stem.decode(errors="ignore").strip("-.") or "figure"
 
 
 def _stems(name: str, n_sheets: int, taken: set[str]) -> list[str]:
-    """One file name per sheet, none of which is `taken`: names of figures may be alike as files."""
+    """One file name per sheet, none of which is `taken`: figures may have the same file name."""
     endings = [f"-{number:02}" for number in range(1, n_sheets + 1)] if n_sheets > 1 else [""]
     for attempt in count(1):
         stem = file_name(name) + (f"-{attempt}" if attempt > 1 else "")
         stems = [stem + ending for ending in endings]
         # Some file systems ignore case.
-        folded = {one.casefold() for one in stems}
+        folded = {text.casefold() for text in stems}
         if not folded & taken:
             break
     taken |= folded
@@ -380,7 +380,7 @@ _WIDE = figure_data.Dots | figure_data.HeatMap | figure_data.Boxes
 def _sheet(page: figure_data.Panels) -> Figure:
     from matplotlib.figure import Figure
 
-    heights = [_KINDS[type(own)][1](own) for own in page.pictures[:: page.columns]]
+    heights = [_KINDS[type(picture)][1](picture) for picture in page.pictures[:: page.columns]]
     is_wide = page.columns > 1 or isinstance(page.pictures[0], _WIDE)
     size = (TEXT_WIDTH if is_wide else COLUMN_WIDTH, sum(heights))
     figure = Figure(figsize=size, layout="constrained")

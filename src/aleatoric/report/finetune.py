@@ -29,15 +29,15 @@ def systems_table(
     store: Store, interval: str = DEFAULT_METHOD, results: Sequence[Result] | None = None
 ) -> Table:
     """One row per system: overlap, squared distance, log loss, differences from the base, TVD."""
-    given = word.results(store, interval) if results is None else results
-    found = {(result.system, result.metric): result.estimate for result in given}
+    shown = word.results(store, interval) if results is None else results
+    estimates = {(result.system, result.metric): result.estimate for result in shown}
     compared, models = differences(store, interval), word.model_systems(store)
     facts = store.meta(FINETUNING) or {}
     rows = []
     for name in (ORACLE, *models):
-        if (name, "overlap") in found:
-            own = [found.get((name, m)) for m in ("overlap", "sq_distance", "log_loss", "tvd")]
-            values = (with_interval(estimate) if estimate else UNDEFINED for estimate in own)
+        if (name, "overlap") in estimates:
+            row = [estimates.get((name, m)) for m in ("overlap", "sq_distance", "log_loss", "tvd")]
+            values = (with_interval(estimate) if estimate else UNDEFINED for estimate in row)
             fluency = facts.get(name, {}).get("fluency")
             fluent = f"{perplexity(fluency['nll']):.1f}" if fluency else UNDEFINED
             rows.append((name, *values, *_differences(compared, name, models[0]), fluent))
@@ -68,7 +68,7 @@ def differences(store: Store, interval: str = DEFAULT_METHOD) -> Compared | None
 
 
 def _family_notes(compared: Compared | None) -> Iterator[str]:
-    tested = [one.metric for one in compared.comparisons if one.paired.test] if compared else []
+    tested = [c.metric for c in compared.comparisons if c.paired.test] if compared else []
     if tested:
         n = max(tested.count(metric) for metric in tested)
         listed = "the difference" if n == 1 else f"the {n} differences"
@@ -80,18 +80,18 @@ def _family_notes(compared: Compared | None) -> Iterator[str]:
 
 def _differences(compared: Compared | None, system: str, base: str) -> Iterator[str]:
     """Yield a system minus the base by each metric; the comparison has the base first."""
-    found = {
-        one.metric: one
-        for one in (compared.comparisons if compared else ())
-        if (one.first, one.second) == (base, system)
+    by_metric = {
+        comparison.metric: comparison
+        for comparison in (compared.comparisons if compared else ())
+        if (comparison.first, comparison.second) == (base, system)
     }
     for metric in COMPARED:
-        one = found.get(metric)
-        value = one.paired.difference.value if one else None
-        ends = one.paired.difference.interval if one else None
+        comparison = by_metric.get(metric)
+        value = comparison.paired.difference.value if comparison else None
+        ends = comparison.paired.difference.interval if comparison else None
         interval = f" [{-ends.high:+.3f}, {-ends.low:+.3f}]" if ends else ""
         yield UNDEFINED if value is None else f"{-value:+.3f}{interval}"
-        yield p_value(one.p_holm) if one else UNDEFINED
+        yield p_value(comparison.p_holm) if comparison else UNDEFINED
 
 
 def perplexity(nll: float) -> float:
@@ -100,14 +100,14 @@ def perplexity(nll: float) -> float:
 
 
 def _temperature_notes(facts: Mapping[str, Any]) -> Iterator[str]:
-    for own in facts.values():
+    for tuned in facts.values():
         for key, score in (("temperatures", "D²"), ("temperatures_by_log_loss", "log loss")):
-            if key in own:
-                listed = ", ".join(f"{fold}: {value:g}" for fold, value in own[key].items())
+            if key in tuned:
+                listed = ", ".join(f"{fold}: {value:g}" for fold, value in tuned[key].items())
                 yield f"best temperatures on the training passages by {score}, per fold: {listed}."
     if "grid" in facts:
         for metric, score in (("sq_distance", "D²"), ("log_loss", "log loss")):
-            listed = ", ".join(f"{t}: {number(own[metric])}" for t, own in facts["grid"].items())
+            listed = ", ".join(f"{t}: {number(row[metric])}" for t, row in facts["grid"].items())
             yield f"{score} of the base per temperature: {listed}."
 
 
@@ -131,7 +131,7 @@ def curve_table(store: Store) -> Table:
 
 
 def mean_curve_table(store: Store) -> Table:
-    """One row per system and epoch: the means over the folds that came so far."""
+    """One row per system and epoch: the means over the folds that are finished."""
     rows = tuple(
         (system, str(epoch["number"]), str(epoch["folds"]), *_curve_cells(epoch))
         for system, epoch in _mean_epochs(store)
@@ -157,8 +157,8 @@ def _mean_epochs(store: Store) -> Iterator[tuple[str, Mapping[str, Any]]]:
     for system, _, epoch in _epochs(store):
         by_epoch.setdefault((system, epoch["number"]), []).append(epoch)
     for (system, place), folds in by_epoch.items():
-        known = {name: [e[name] for e in folds if e[name] is not None] for name in _LOSSES}
-        means = {name: sum(own) / len(own) if own else None for name, own in known.items()}
+        defined = {name: [e[name] for e in folds if e[name] is not None] for name in _LOSSES}
+        means = {name: sum(loss) / len(loss) if loss else None for name, loss in defined.items()}
         yield system, {"number": place, "folds": len(folds)} | means
 
 
@@ -174,16 +174,16 @@ def curve_pictures(store: Store) -> dict[str, Picture]:
     for system, epoch in _mean_epochs(store):
         epochs.setdefault(system, []).append(epoch)
     panels = []
-    for system, own in epochs.items():
+    for system, means in epochs.items():
         for label, column in (("loss, nats", "loss"), ("perplexity", "nll")):
             sides = {"training": f"train_{column}", "validation": f"validation_{column}"}
-            lines = tuple(_line(name, side, own) for name, side in sides.items())
+            lines = tuple(_line(name, side, means) for name, side in sides.items())
             panels.append(Lines(f"{system}: {label}", "epoch", label, lines))
     return {"training": Panels("Training and validation", tuple(panels))} if panels else {}
 
 
 def _line(name: str, column: str, epochs: Sequence[Mapping[str, Any]]) -> LineSeries:
     values = {e["number"]: e[column] for e in epochs if e[column] is not None}
-    known = dict(sorted(values.items()))
-    shown = map(perplexity, known.values()) if column.endswith("nll") else known.values()
-    return LineSeries(name, tuple(map(float, known)), tuple(shown))
+    by_epoch = dict(sorted(values.items()))
+    shown = map(perplexity, by_epoch.values()) if column.endswith("nll") else by_epoch.values()
+    return LineSeries(name, tuple(map(float, by_epoch)), tuple(shown))

@@ -33,7 +33,7 @@ class Measure:
 
     @property
     def probe(self) -> str:
-        """What follows the slash of its key; empty if there is none."""
+        """The probe in the key, after the slash; empty if there is none."""
         return self.key.partition("/")[2]
 
 
@@ -63,8 +63,8 @@ class ItemList:
 def evenly_chosen(values: Iterable[Mapping[str, float | None]], most: int) -> set[str] | None:
     """Return the ids of an even choice over the order of distances; `None` if all fit."""
     highest: dict[str, float] = {}
-    for own in values:
-        for item_id, value in own.items():
+    for by_item in values:
+        for item_id, value in by_item.items():
             highest[item_id] = max(highest.get(item_id, 0.0), value or 0.0)
     if len(highest) <= most:
         return None
@@ -79,7 +79,7 @@ def answer_name(answer: str) -> str:
 
 
 def people_data(case: Case, numbers: dict[str, int], n_systems: int) -> dict[str, Any]:
-    """Return an item and people's answers, with room for those of systems."""
+    """Return an item and people's answers, with a placeholder per system."""
     item, human = case.item, case.pair.human
     return {
         "id": printable(item.id),
@@ -95,8 +95,8 @@ def people_data(case: Case, numbers: dict[str, int], n_systems: int) -> dict[str
 def model_data(case: Case, numbers: dict[str, int]) -> dict[str, Any]:
     """Return the likeliest answers of a system, and those that people gave too."""
     human, model = case.pair.human, case.pair.model
-    known = model.as_dict()
-    shared = [word for word in _likeliest(human, MOST_PEOPLE_WORDS) if word in known]
+    mass = model.as_dict()
+    shared = [word for word in _likeliest(human, MOST_PEOPLE_WORDS) if word in mass]
     words = dict.fromkeys([*_likeliest(model, MOST_MODEL_WORDS), *shared])
     return {"n": model.n, "words": _numbered(words, model, numbers)}
 
@@ -111,10 +111,10 @@ def _numbered(
 ) -> list[float | int | None]:
     """Return number, share, number, share, ...: half the size of pairs."""
     mass = side.as_dict()
-    found: list[float | int | None] = []
+    numbered: list[float | int | None] = []
     for word in words:
-        found += [numbers.setdefault(word, len(numbers)), round(mass[word], 4)]
-    return found
+        numbered += [numbers.setdefault(word, len(numbers)), round(mass[word], 4)]
+    return numbered
 
 
 def first_answers(side: Categorical) -> str:

@@ -104,15 +104,15 @@ def plot_result(result: Result, axes: Any = None) -> Any:
 
 
 def _results_of(results: Results, metric: str | None) -> list[Result]:
-    known = [result for result in results if result.estimate.value is not None]
-    if not known:
+    defined = [result for result in results if result.estimate.value is not None]
+    if not defined:
         raise UsageError("there is no result to plot.")
-    names = dict.fromkeys(result.metric for result in known)
+    names = dict.fromkeys(result.metric for result in defined)
     main = next((name for name in names if name.partition("/")[0] in MAIN), next(iter(names)))
-    wanted = metric if metric is not None else main
-    if wanted not in names:
-        raise UsageError(f"there is no metric {wanted!r}; there are: {', '.join(names)}.")
-    return [result for result in known if result.metric == wanted]
+    chosen = metric if metric is not None else main
+    if chosen not in names:
+        raise UsageError(f"there is no metric {chosen!r}; there are: {', '.join(names)}.")
+    return [result for result in defined if result.metric == chosen]
 
 
 @plot.register
@@ -137,8 +137,8 @@ def plot_study(study: Study, figure: str | None = None) -> Any:
         raise UsageError(f"{study.name} has no figure.")
     name = figure if figure is not None else next(iter(study.figures))
     if name not in study.figures:
-        known = ", ".join(study.figures)
-        raise UsageError(f"{study.name} has no figure {name!r}; it has: {known}.")
+        names = ", ".join(study.figures)
+        raise UsageError(f"{study.name} has no figure {name!r}; it has: {names}.")
     return draw(study.figures[name])[0]
 
 

@@ -33,14 +33,14 @@ SCRIPTS = ("charts.js", "kinds.js", "downloads.js", "contexts.js", "page.js")
 
 @dataclass(frozen=True)
 class Section:
-    """A part of the page: runs of one level that were measured alike."""
+    """A part of the page: runs of one level with the same settings."""
 
     suffix: str
     view: View
     title: str
     finding: str
     caveats: tuple[str, ...]
-    """What changes the reading of the table: shown above it."""
+    """Caveats, shown above the table."""
     notes: tuple[str, ...]
     systems: SystemsTable
     citations: Mapping[tuple[str, str], Mapping[str, str]]
@@ -55,7 +55,7 @@ class Section:
 
     @property
     def table_notes(self) -> list[str]:
-        """What the columns mean, each note once."""
+        """The notes on columns, without duplicates."""
         return list(dict.fromkeys(note for table in self.tables for note in table.notes))
 
 
@@ -66,7 +66,7 @@ def make_report(
     track: Track[Any] = quietly,
     inputs: Sequence[str] = (),
 ) -> Iterator[Path]:
-    """Write what is asked for; yield each file when it is written.
+    """Write the page, the figures or both; yield each file when it is written.
 
     `inputs` are those that the page of a text-level run shows instead of as many as fit.
     """
@@ -74,20 +74,20 @@ def make_report(
         base.score(store, base.Monitor(track), again=False)
     parts = parts_of(stores)
     if inputs and not any(view_of_run(part.first).takes_inputs for part in parts):
-        found = f"{stores[0].path}: is of the {parts[0].level.name} level"
-        raise UsageError(f"{found}; --input is for the text level.")
+        problem = f"{stores[0].path}: is of the {parts[0].level.name} level"
+        raise UsageError(f"{problem}; --input is for the text level.")
     if figures is not None:
         make_folder(figures)  # refused before any study is run
     pictures = [figure_data(part.leading, track, figures is None) for part in parts]
     if html is not None:
         numbered = enumerate(zip(parts, pictures, strict=True))
-        write_html([section(part, own, place, inputs) for place, (part, own) in numbered], html)
+        write_html([section(part, drawn, place, inputs) for place, (part, drawn) in numbered], html)
         yield html
     if figures is not None:
-        for place, (part, own) in enumerate(zip(parts, pictures, strict=True), 1):
+        for place, (part, drawn) in enumerate(zip(parts, pictures, strict=True), 1):
             name = f"{place}-{part.level.name}-{file_name(part.corpus)}"
             folder = figures / name if len(parts) > 1 else figures
-            yield from draw_all(own, folder)
+            yield from draw_all(drawn, folder)
             yield from write_tables(part, folder)
 
 
@@ -95,23 +95,23 @@ def figure_data(
     part: ReportPart, track: Track[Any] = quietly, for_page: bool = False
 ) -> dict[str, Picture]:
     """Return the data of all figures that the runs of a part allow, by name."""
-    found = view_of_run(part.first).figures(part, track, for_page)
-    own = {store.path: view_of_run(store).run_figures(store) for store in part.stores}
-    several = sum(map(bool, own.values())) > 1
-    return found | {
+    common = view_of_run(part.first).figures(part, track, for_page)
+    by_run = {store.path: view_of_run(store).run_figures(store) for store in part.stores}
+    several = sum(map(bool, by_run.values())) > 1
+    return common | {
         f"{name} {path}" if several else name: picture
-        for path, pictures in own.items()
+        for path, pictures in by_run.items()
         for name, picture in pictures.items()
     }
 
 
 def _run_tables(part: ReportPart) -> list[Table]:
     """Return the tables about single runs, with the path in the title if there are several."""
-    own = {store.path: view_of_run(store).run_tables(store) for store in part.stores}
-    several = sum(map(bool, own.values())) > 1
+    by_run = {store.path: view_of_run(store).run_tables(store) for store in part.stores}
+    several = sum(map(bool, by_run.values())) > 1
     return [
         replace(table, title=f"{table.title} {path}") if several else table
-        for path, tables in own.items()
+        for path, tables in by_run.items()
         for table in tables
     ]
 
@@ -171,9 +171,9 @@ def render(sections: Sequence[Section]) -> str:
     script = "\n".join(_resource(name) for name in SCRIPTS)
     digest = hashlib.sha256(script.encode()).digest()
     template = environment("aleatoric.report").get_template("report.html.j2")
-    contexts = {one.suffix: Markup(to_json(one.contexts)) for one in sections if one.contexts}
+    contexts = {part.suffix: Markup(to_json(part.contexts)) for part in sections if part.contexts}
     page: str = template.render(
-        title=", ".join(one.title for one in sections),
+        title=", ".join(part.title for part in sections),
         sections=sections,
         style=Markup(_resource("report.css")),
         script=Markup(script),
@@ -215,14 +215,14 @@ def _citations(part: ReportPart, suffix: str) -> dict[tuple[str, str], Mapping[s
 def _figures_data(sections: Sequence[Section]) -> dict[str, Any]:
     """Return the title and the variants of each figure, by its id."""
     return {
-        f"{figure.name}{one.suffix}": {
+        f"{figure.name}{part.suffix}": {
             "title": figure.title,
             "read": figure.how_to_read,
-            "suffix": one.suffix,
-            "variants": {printable(name): to_data(own) for name, own in figure.variants.items()},
+            "suffix": part.suffix,
+            "variants": {printable(name): to_data(p) for name, p in figure.variants.items()},
         }
-        for one in sections
-        for figure in one.figures
+        for part in sections
+        for figure in part.figures
     }
 
 
@@ -247,10 +247,10 @@ def command_of(store: Store, system: str | None = None) -> str:
 
 def _of_system(job: Job, store: Store, system: str) -> Job:
     """Return the job with the model and decoder of one system."""
-    facts, known = store.systems()[system], {own.name: own.default for own in fields(job)}
+    facts, defaults = store.systems()[system], {f.name: f.default for f in fields(job)}
     spec = facts.get("spec") or facts["model"].rpartition("@")[0]
-    changes: dict[str, Any] = {"models": tuple(own for own in job.models if own == spec)}
-    if "decoders" in known:
-        asked, decoder = vars(job)["decoders"], str(facts["decoder"])
-        changes["decoders"] = (decoder,) if decoder in asked else known["decoders"]
+    changes: dict[str, Any] = {"models": tuple(model for model in job.models if model == spec)}
+    if "decoders" in defaults:
+        requested, decoder = vars(job)["decoders"], str(facts["decoder"])
+        changes["decoders"] = (decoder,) if decoder in requested else defaults["decoders"]
     return replace(job, **changes)

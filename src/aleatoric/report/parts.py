@@ -29,7 +29,7 @@ _MUST_AGREE = (
 """Fields of a manifest that change the meaning of a number, besides the corpus and the system."""
 
 MOST_DETAILED = 20
-"""How many systems of a part a page shows in detail."""
+"""The number of systems of a part that a page shows in detail."""
 
 
 @dataclass(frozen=True)
@@ -42,22 +42,22 @@ class ShownSystem:
 
     def values(self, column: str) -> dict[str, float | None]:
         """Return the values of a statistic by item: the first if there are several."""
-        found: dict[str, float | None] = {}
+        by_item: dict[str, float | None] = {}
         for row in self.store.rows(self.system, column):
-            found.setdefault(row.item_id, row.value)
-        return found
+            by_item.setdefault(row.item_id, row.value)
+        return by_item
 
 
 @dataclass(frozen=True)
 class ReportPart:
-    """Runs of one corpus, measured alike, with their models; controls are those of the first."""
+    """Runs of one corpus with the same settings, and their models; the first has the controls."""
 
     stores: tuple[Store, ...]
     members: tuple[ShownSystem, ...]
 
     @property
     def first(self) -> Store:
-        """The run whose controls stand for all."""
+        """The run whose controls are shown."""
         return self.stores[0]
 
     @property
@@ -72,7 +72,7 @@ class ReportPart:
         return name
 
     def ending(self, member: ShownSystem) -> str:
-        """Return what the names of a system's own figures end with, if there are several."""
+        """Return the suffix of the names of a system's figures; empty if there is one system."""
         return f" {member.label}" if len(self.members) > 1 else ""
 
     @cached_property
@@ -85,8 +85,8 @@ class ReportPart:
             return self._results_with(DEFAULT_METHOD)
         values = self._results_with(NO_INTERVALS)
         others = {member.label for member in self.members} - self._leaders(values)
-        found = {(r.system, r.metric): r for r in self._results_with(DEFAULT_METHOD, others)}
-        return [found.get((r.system, r.metric), r) for r in values]
+        detailed = {(r.system, r.metric): r for r in self._results_with(DEFAULT_METHOD, others)}
+        return [detailed.get((r.system, r.metric), r) for r in values]
 
     @cached_property
     def leading(self) -> ReportPart:
@@ -113,19 +113,19 @@ class ReportPart:
         """Compute results with intervals by a method, without some systems."""
         shown = [member for member in self.members if member.label not in left_out]
         controls = self.first.systems().keys() - set(self.level.model_systems(self.first))
-        asked = {s.path: {m.system for m in shown if m.store.path == s.path} for s in self.stores}
-        asked[self.first.path] |= controls
-        found: dict[tuple[Path, str], list[Result]] = {}
+        names = {s.path: {m.system for m in shown if m.store.path == s.path} for s in self.stores}
+        names[self.first.path] |= controls
+        by_system: dict[tuple[Path, str], list[Result]] = {}
         for store in self.stores:
-            for result in level_of(store).results(store, interval, asked[store.path]):
-                found.setdefault((store.path, result.system), []).append(result)
+            for result in level_of(store).results(store, interval, names[store.path]):
+                by_system.setdefault((store.path, result.system), []).append(result)
         of_models = [
             replace(result, system=member.label)
             for member in shown
-            for result in found.get((member.store.path, member.system), ())
+            for result in by_system.get((member.store.path, member.system), ())
         ]
         first = self.first.path
-        of_people = [rs for (path, s), rs in found.items() if path == first and s in controls]
+        of_people = [rs for (path, s), rs in by_system.items() if path == first and s in controls]
         return [*chain.from_iterable(of_people), *of_models]
 
     @property
@@ -148,7 +148,7 @@ def parts_of(stores: Sequence[Store]) -> list[ReportPart]:
         shared = [manifest.get(name) for name in _MUST_AGREE]
         meaning = [manifest["level"], manifest["corpus"]["sha256"], shared]
         grouped.setdefault(json.dumps(meaning, sort_keys=True), []).append(store)
-    return [part_of(own) for own in grouped.values()]
+    return [part_of(runs) for runs in grouped.values()]
 
 
 def part_of(stores: Sequence[Store]) -> ReportPart:
@@ -168,7 +168,7 @@ def values(store: Store, system: str, metric: str, minus: str | None = None) -> 
     Of a metric with several values per item, such as one per split, the first is taken.
     """
     pages = [page.values for page in store.stat_pages(system)]
-    columns = [own[metric][:, 0] - (own[minus][:, 0] if minus else 0.0) for own in pages]
+    columns = [page[metric][:, 0] - (page[minus][:, 0] if minus else 0.0) for page in pages]
     joined: Floats = np.concatenate([np.zeros(0), *columns])
     return joined[np.isfinite(joined)]
 
@@ -182,6 +182,6 @@ def interval_dots(
     times: float = 1.0,
 ) -> Dots:
     """Return estimates with intervals, multiplied by `times`: one per row in every series."""
-    ends = {name: [interval_ends(own, times) for own in row] for name, row in series.items()}
-    low, value, high = ({n: tuple(e[i] for e in own) for n, own in ends.items()} for i in range(3))
+    ends = {name: [interval_ends(e, times) for e in row] for name, row in series.items()}
+    low, value, high = ({n: tuple(e[i] for e in row) for n, row in ends.items()} for i in range(3))
     return Dots(title, label, rows, value, low, high, reference)

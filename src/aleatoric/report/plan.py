@@ -206,7 +206,7 @@ def size(number: float) -> str:
 
 def _with_unit(number: float, units: Sequence[tuple[str, float]]) -> str:
     """A number in the largest unit that is not larger, or in the smallest one."""
-    unit, value = next((one for one in units if number >= one[1]), units[-1])
+    unit, value = next((pair for pair in units if number >= pair[1]), units[-1])
     return f"{number / value:.3g}{unit}"
 
 

@@ -145,7 +145,7 @@ def interval_text(interval: Interval, digits: int = 3, times: float = 1.0) -> st
 
 
 def p_calibrated(estimate: Estimate) -> str:
-    """Return the p-value of calibration that stands in place of an interval, or nothing."""
+    """Return the p-value of calibration if it replaces the interval, else an empty text."""
     if estimate.p_calibrated is None or estimate.interval is not None:
         return ""
     return f"p = {max(estimate.p_calibrated, 0.001):.3f}"
@@ -163,8 +163,8 @@ def interval_ends(estimate: Estimate | None, times: float = 1.0) -> tuple[float,
     """Return the low end, the value and the high end of an estimate; NaN where undefined."""
     if estimate is None or estimate.value is None:
         return math.nan, math.nan, math.nan
-    value, own = estimate.value, estimate.interval
-    ends = (own.low, value, own.high) if own else (value, value, value)
+    value, interval = estimate.value, estimate.interval
+    ends = (interval.low, value, interval.high) if interval else (value, value, value)
     return times * ends[0], times * ends[1], times * ends[2]
 
 
@@ -232,8 +232,8 @@ class TableCell:
             interval = f"consistent with calibration ({p})"
         if estimate.interval and not is_small:
             interval = interval_text(estimate.interval, digits, times)
-        own = letters.get(result.metric, {}).get(result.system, "")
-        return cls(text, estimate.value, interval, own, (result.system, result.metric))
+        shown_letters = letters.get(result.metric, {}).get(result.system, "")
+        return cls(text, estimate.value, interval, shown_letters, (result.system, result.metric))
 
     @classmethod
     def perfect(cls, result: Result | None, times: float = 1.0) -> TableCell:

@@ -47,29 +47,29 @@ _DECODERS = {
 
 def text_figures(part: ReportPart, track: Track[Any] = quietly) -> dict[str, Picture]:
     """Return the figures of the whole part, then the worst and best fitted input of each system."""
-    found = overall(part)
+    figures = overall(part)
     for member in track(part.members, len(part.members), "draw inputs"):
-        found |= _extreme_instances(part, member)
-    return found
+        figures |= _extreme_instances(part, member)
+    return figures
 
 
 def overall(part: ReportPart) -> dict[str, Picture]:
     """Return the figures of people alone, then of the systems beside the control."""
     probes = probes_of(part.first)
-    found: dict[str, Picture] = {
+    figures: dict[str, Picture] = {
         "fig2_human_variability": human_variability(part.first, main_of(probes))
     }
     others = [probe for probe in probes if probe not in main_of(probes)]
     if others:
-        found["fig7_human_variability"] = human_variability(part.first, others)
+        figures["fig7_human_variability"] = human_variability(part.first, others)
     if part.members:
-        found |= {name: differences(part, side) for name, side in _DIFFERENCES.items()}
-        found["fig4_w1_C"] = divergence_curves(part, "w1_C")
-        found |= {name: decoder_dots(part.results, *what) for name, what in _DECODERS.items()}
-        found["decoders"] = decoder_points(part.results, main_of(probes))
+        figures |= {name: differences(part, side) for name, side in _DIFFERENCES.items()}
+        figures["fig4_w1_C"] = divergence_curves(part, "w1_C")
+        figures |= {name: decoder_dots(part.results, *what) for name, what in _DECODERS.items()}
+        figures["decoders"] = decoder_points(part.results, main_of(probes))
     for member in part.members:
-        found[f"variability{part.ending(member)}"] = three_sides(part, member)
-    return found
+        figures[f"variability{part.ending(member)}"] = three_sides(part, member)
+    return figures
 
 
 def probes_of(store: Store) -> list[str]:
@@ -98,15 +98,15 @@ def human_variability(store: Store, probes: Sequence[str]) -> Panels:
     for probe in probes:
         sample = values(store, CONTROL, f"{PAIR}/{probe}")
         edges = np.linspace(0, _upper_end([sample]), N_BINS + 1)
-        found = histograms(probe, "distance", {"two people": sample}, edges)
+        figure = histograms(probe, "distance", {"two people": sample}, edges)
         if len(mean_h := values(store, CONTROL, f"mean_H/{probe}")):
-            found = replace(found, means={"two people": float(mean_h.mean())})
-        pictures.append(found)
+            figure = replace(figure, means={"two people": float(mean_h.mean())})
+        pictures.append(figure)
     return Panels("Human production variability", tuple(pictures), min(3, len(pictures)))
 
 
 def three_sides(part: ReportPart, member: ShownSystem) -> Panels:
-    """Over inputs: mean distances among people, among a system's texts, and between both."""
+    """Mean distances per input: among people, among a system's texts, and between both."""
     pictures = []
     for probe in main_of(probes_of(part.first)):
         sides = {"H: people": (part.first, CONTROL, f"mean_H/{probe}")}
@@ -129,9 +129,9 @@ def differences(part: ReportPart, side: str) -> Panels:
         samples = {m.label: values(m.store, m.system, *ends) for m in part.members}
         end = _upper_end([np.abs(sample) for sample in samples.values()])
         edges = np.linspace(-end, end, 2 * N_BINS + 1)
-        found = histograms(probe, f"μ{side} − μH", samples, edges)
+        figure = histograms(probe, f"μ{side} − μH", samples, edges)
         # The first slot is the control's in every figure, also where it is not shown.
-        pictures.append(replace(found, first_slot=1))
+        pictures.append(replace(figure, first_slot=1))
     return Panels("", tuple(pictures), min(3, len(pictures)))
 
 
@@ -143,7 +143,7 @@ def divergence_curves(part: ReportPart, metric: str) -> Panels:
         samples = {CONTROL: values(part.first, CONTROL, name)}
         samples |= {m.label: values(m.store, m.system, name) for m in part.members}
         low, high = bounds_of(part.first, probe)
-        # No two distributions are further apart than the ends of what both lie in.
+        # W1 of two distributions is at most the length of the interval that contains both.
         label, bounds = f"W1({metric[-1]}, H)", (0.0, high - low)
         pictures.append(_densities(probe, label, samples, bounds))
     return Panels("", tuple(pictures), min(3, len(pictures)))
@@ -175,25 +175,25 @@ def _upper_end(samples: Iterable[Floats]) -> float:
 
 def decoder_dots(results: Sequence[Result], metric: str, label: str) -> Dots:
     """Figs. 5 and 9 to 11: the mean of a metric per probe and system, with intervals."""
-    found = {
+    estimates = {
         (r.system, r.metric.partition("/")[2]): r.estimate
         for r in results
         if r.metric.startswith(f"{metric}/")
     }
-    rows = tuple(dict.fromkeys(probe for _, probe in found))
-    series = {name: [found.get((name, probe)) for probe in rows] for name, _ in found}
+    rows = tuple(dict.fromkeys(probe for _, probe in estimates))
+    series = {name: [estimates.get((name, probe)) for probe in rows] for name, _ in estimates}
     return interval_dots("", label, rows, series, CONTROL)
 
 
 def decoder_points(results: Sequence[Result], probes: Sequence[str]) -> Panels:
     """Systems and decoders in the plane of W1(M, H) and W1(C, H), one panel per probe."""
-    found = {(r.system, r.metric): r.estimate for r in results}
+    estimates = {(r.system, r.metric): r.estimate for r in results}
     names = list(dict.fromkeys(result.system for result in results))
     pictures = []
     for probe in probes:
         places = []
         for name in names:
-            x, y = (interval_ends(found.get((name, f"w1_{side}/{probe}"))) for side in "MC")
+            x, y = (interval_ends(estimates.get((name, f"w1_{side}/{probe}"))) for side in "MC")
             if np.isfinite([*x, *y]).all():
                 places.append(MetricPoint(name, x[1], y[1], (x[0], x[2]), (y[0], y[2])))
         axes = ("mean W1(M, H)", "mean W1(C, H)")
@@ -212,11 +212,11 @@ def instance(distances: Distances, system: str | None, title: str, bounds: Bound
 
 def instance_panels(store: Store, chosen: Mapping[str, str | None]) -> Iterator[tuple[str, Panels]]:
     """Yield the id of each chosen input, and one panel per main probe with its system."""
-    for item_id, found in text.distances(store, chosen):
+    for item_id, by_probe in text.distances(store, chosen):
         system = chosen[item_id]
         pictures = [
-            instance(found[probe], system, probe, bounds_of(store, probe))
-            for probe in main_of(list(found))
+            instance(by_probe[probe], system, probe, bounds_of(store, probe))
+            for probe in main_of(list(by_probe))
         ]
         title = f"input {item_id}, {system or 'people alone'}"
         yield item_id, Panels(title, tuple(pictures), min(3, len(pictures)))
@@ -229,7 +229,7 @@ def _extreme_instances(part: ReportPart, member: ShownSystem) -> dict[str, Pictu
     names = {case.item.id: "worst" for case in ends.worst}
     names |= {case.item.id: "best" for case in ends.best}
     panels = instance_panels(member.store, dict.fromkeys(names, member.system))
-    return {f"fig6_{names[item_id]}_fit{ending}": one for item_id, one in panels}
+    return {f"fig6_{names[item_id]}_fit{ending}": picture for item_id, picture in panels}
 
 
 _PEOPLE_APART = (

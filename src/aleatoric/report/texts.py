@@ -128,9 +128,9 @@ class TextView(View):
 
     def finding(self, results: Sequence[Result], compared: Compared | None = None) -> str:
         """Return the verdicts as sentences; with several systems, those of the first probe."""
-        own = verdicts([result for result in results if result.estimate.value is not None])
-        several = len({one.system for one in own}) > 1
-        shown = [one for one in own if one.probe == own[0].probe] if several else own
+        judged = verdicts([result for result in results if result.estimate.value is not None])
+        several = len({v.system for v in judged}) > 1
+        shown = [v for v in judged if v.probe == judged[0].probe] if several else judged
         return " ".join(sentences(shown))
 
     def system_rows(self, found: Found, letters: Letters) -> tuple[tuple[Column, ...], Rows]:
@@ -141,8 +141,8 @@ class TextView(View):
             Column("inputs"),
         )
         rows = []
-        for names, own in _by_probe(found.values()).items():
-            shown = [own.get(metric) for metric in _COLUMNS]
+        for names, metrics in _by_probe(found.values()).items():
+            shown = [metrics.get(metric) for metric in _COLUMNS]
             if any(shown):
                 cells = (TableCell.value(result, letters) for result in shown)
                 count = TableCell.count(max(r.estimate.n_items for r in shown if r))
@@ -177,16 +177,16 @@ class TextView(View):
 
     def answers(self, store: Store, no: int) -> ItemAnswers:
         """Return an input by its number, with all texts that were written to it."""
-        found = next(StoredTexts(store).walk(no - 1))
-        item = found.item
-        return ItemAnswers(item.id, item.group, item.input, None, item.references, found.systems)
+        stored = next(StoredTexts(store).walk(no - 1))
+        item = stored.item
+        return ItemAnswers(item.id, item.group, item.input, None, item.references, stored.systems)
 
     def page_items(
         self, part: ReportPart, inputs: Sequence[str] = ()
     ) -> tuple[Mapping[str, Any] | None, tuple[ItemList, ...]]:
         """Return inputs with all their texts, and the worst and best fitted ones of each system."""
         fits = [] if inputs else fits_of(part)
-        return inputs_data(part, fits, inputs), tuple(_item_list(*one) for one in fits)
+        return inputs_data(part, fits, inputs), tuple(_item_list(*pair) for pair in fits)
 
 
 def text_tables(results: Sequence[Result]) -> list[Table]:
@@ -213,9 +213,9 @@ def _by_probe(results: Iterable[Result]) -> ByProbe:
 
 def _people(found: Found, by_probe: ByProbe) -> Table:
     rows = tuple(
-        (probe, with_interval(own["mean_H"].estimate), _inputs(own["mean_H"].estimate))
-        for (probe, system), own in by_probe.items()
-        if system == CONTROL and "mean_H" in own
+        (probe, with_interval(metrics["mean_H"].estimate), _inputs(metrics["mean_H"].estimate))
+        for (probe, system), metrics in by_probe.items()
+        if system == CONTROL and "mean_H" in metrics
     )
     notes = ["mean H: mean distance between two people's texts to the same input."]
     length = found.get((CONTROL, "length_H"))
@@ -234,13 +234,13 @@ def _closeness(
     signed |= {SAME_LENGTH: "at same length"} if same_length else {}
     columns = ("probe", "system", *signed.values(), "mean M", "mean C", "inputs")
     rows = []
-    for (probe, system), own in by_probe.items():
-        if system != CONTROL and "energy" in own:
-            means = (_value(own.get(metric)) for metric in ("mean_M", "mean_C"))
-            cells = (*(_with_interval(own.get(metric)) for metric in signed), *means)
-            rows.append((probe, system, *cells, _inputs(own["energy"].estimate)))
+    for (probe, system), metrics in by_probe.items():
+        if system != CONTROL and "energy" in metrics:
+            means = (_value(metrics.get(metric)) for metric in ("mean_M", "mean_C"))
+            cells = (*(_with_interval(metrics.get(metric)) for metric in signed), *means)
+            rows.append((probe, system, *cells, _inputs(metrics["energy"].estimate)))
     lengths = {name: found.get((name, "length_M")) for name in systems}
-    tokens = [f"{name} {number(own.estimate.value, 1)}" for name, own in lengths.items() if own]
+    tokens = [f"{name} {number(r.estimate.value, 1)}" for name, r in lengths.items() if r]
     notes = (
         *sentences(verdicts(results)),
         *([f"Mean length of texts in tokens: {', '.join(tokens)}."] if tokens else ()),
@@ -258,12 +258,12 @@ def _paper(found: Found, by_probe: ByProbe, side: str) -> Table:
     matched = ("matched",) if has_matched else ()
     columns = ("probe", "system", f"W1({side}, H) ↓", *matched, f"μ{side} − μH", "inputs")
     rows = []
-    for (probe, system), own in by_probe.items():
-        w1 = own.get(f"w1_{side}")
+    for (probe, system), metrics in by_probe.items():
+        w1 = metrics.get(f"w1_{side}")
         if w1 is not None:
             control = by_probe.get((probe, CONTROL), {}).get(f"w1_{side}")
-            shown = (_matched(own, control, side),) if has_matched else ()
-            signed = _with_interval(own.get(f"dmu_{side}"))
+            shown = (_matched(metrics, control, side),) if has_matched else ()
+            signed = _with_interval(metrics.get(f"dmu_{side}"))
             cells = (with_interval(w1.estimate), *shown, signed, _inputs(w1.estimate))
             rows.append((probe, system, *cells))
     return Table(_TITLES[side], columns, tuple(rows), tuple(_notes(found, side, has_matched)))
@@ -283,12 +283,12 @@ def _inputs(estimate: Estimate) -> str:
     return f"{n} of {n + lacking}" if lacking else f"{n}"
 
 
-def _matched(own: Mapping[str, Result], control_w1: Result | None, side: str) -> str:
+def _matched(metrics: Mapping[str, Result], control_w1: Result | None, side: str) -> str:
     """Return a matched W1, with that of the control if it is computed on other inputs."""
-    matched, control = own.get(f"w1_{side}_matched"), own.get(f"w1_{side}_control")
+    matched, control = metrics.get(f"w1_{side}_matched"), metrics.get(f"w1_{side}_control")
     if matched is None or matched.estimate.value is None:
         return UNDEFINED
-    n, neighbours = matched.estimate.n_items, (own[f"w1_{side}"], control_w1)
+    n, neighbours = matched.estimate.n_items, (metrics[f"w1_{side}"], control_w1)
     if control is None or all(other and other.estimate.n_items == n for other in neighbours):
         return _value(matched)
     inputs = "1 input" if n == 1 else f"{n} inputs"
@@ -321,48 +321,48 @@ def _interval_note(found: Found) -> Iterator[str]:
 
 def fits_of(part: ReportPart) -> Fits:
     """Return the worst and best fitted inputs of every system, by probe and side."""
-    found = []
+    fits = []
     for member in part.members:
         cases = list(text.cases(member.store, member.system))
         for probe in probes_of(part.first):
-            found += [(member.label, fit(cases, probe, side, N_LISTED)) for side in _SIDES]
-    return found
+            fits += [(member.label, fit(cases, probe, side, N_LISTED)) for side in _SIDES]
+    return fits
 
 
-def _item_list(system: str, found: Fit) -> ItemList:
+def _item_list(system: str, fitted: Fit) -> ItemList:
     rows = tuple(
         (
             case.item.id,
             end,
-            *(number(case.values.get(f"w1_{side}/{found.probe}")) for side in _SIDES),
+            *(number(case.values.get(f"w1_{side}/{fitted.probe}")) for side in _SIDES),
             textwrap.shorten(" / ".join(case.item.input), INPUT_CHARS, placeholder="…"),
         )
-        for end, cases in (("worst", found.worst), ("best", found.best))
+        for end, cases in (("worst", fitted.worst), ("best", fitted.best))
         for case in cases
     )
     numbers = map(Column, ("input", "fit", "W1(C, H)", "W1(M, H)"))
-    return ItemList(system, found.summary, (*numbers, Column("beginning", "text")), rows)
+    return ItemList(system, fitted.summary, (*numbers, Column("beginning", "text")), rows)
 
 
 def listed_inputs(fits: Fits, most: int = N_LISTED) -> dict[str, str]:
     """Return the first inputs of every list, with the system by which each was listed first."""
-    found: dict[str, str] = {}
-    for system, own in fits:
-        for case in (*own.worst[:most], *own.best[:most]):
-            found.setdefault(case.item.id, system)
-    return found
+    inputs: dict[str, str] = {}
+    for system, fitted in fits:
+        for case in (*fitted.worst[:most], *fitted.best[:most]):
+            inputs.setdefault(case.item.id, system)
+    return inputs
 
 
 def drawn_inputs(fits: Fits) -> dict[str, str]:
     """Return the inputs whose distances are drawn: the first of each list by a main probe."""
-    main = main_of([own.probe for _, own in fits])
-    return listed_inputs([one for one in fits if one[1].probe in main], 1)
+    main = main_of([fitted.probe for _, fitted in fits])
+    return listed_inputs([pair for pair in fits if pair[1].probe in main], 1)
 
 
 def inputs_data(
     part: ReportPart, fits: Fits, asked: Sequence[str] = (), most: int = MOST_CHARS
 ) -> dict[str, Any]:
-    """Return inputs with all their texts and numbers: those asked for, or as many as fit."""
+    """Return inputs with all their texts and numbers: those requested, or as many as fit."""
     chosen = dict.fromkeys(asked) if asked else _that_fit(part, listed_inputs(fits), most)
     people = _numbers(part.first, CONTROL, _OF_PEOPLE, probes_of(part.first))
     models = [_numbers(m.store, m.system, _OF_SYSTEMS, probes_of(part.first)) for m in part.members]
@@ -386,9 +386,9 @@ def _that_fit(part: ReportPart, first: Iterable[str], most: int) -> dict[str, No
     """Return the inputs whose texts fit on a page, in the order of the corpus; `first` first."""
     sizes: Counter[str] = Counter()
     for store in part.stores:
-        for found in StoredTexts(store).walk():
-            sides = (found.item.references, *found.systems.values())
-            sizes[found.item.id] += sum(min(len(one), TEXT_CHARS) for side in sides for one in side)
+        for stored in StoredTexts(store).walk():
+            sides = (stored.item.references, *stored.systems.values())
+            sizes[stored.item.id] += sum(min(len(t), TEXT_CHARS) for side in sides for t in side)
     chosen: dict[str, None] = {}
     for item_id in dict.fromkeys([*first, *sizes]):
         most -= sizes[item_id]
@@ -411,15 +411,15 @@ def _numbers(store: Store, system: str, metrics: Sequence[str], probes: Sequence
 
 
 def _pictures(
-    part: ReportPart, asked: Sequence[str], fits: Fits
+    part: ReportPart, requested: Sequence[str], fits: Fits
 ) -> dict[str, tuple[int | None, dict[str, Any]]]:
     """Return the distances of single inputs, with the place of the system each is listed for."""
     places = {member.label: place for place, member in enumerate(part.members)}
-    wanted: dict[str, int | None] = {i: places[name] for i, name in drawn_inputs(fits).items()}
-    if asked:
-        wanted = dict.fromkeys(asked, 0 if places else None)
+    drawn: dict[str, int | None] = {i: places[name] for i, name in drawn_inputs(fits).items()}
+    if requested:
+        drawn = dict.fromkeys(requested, 0 if places else None)
     pictures = {}
-    for item_id, place in list(wanted.items())[:MOST_DRAWN]:
+    for item_id, place in list(drawn.items())[:MOST_DRAWN]:
         member = None if place is None else part.members[place]
         store, system = (member.store, member.system) if member else (part.first, None)
         for _, panels in instance_panels(store, {item_id: system}):
@@ -431,8 +431,8 @@ def _input_data(part: ReportPart, item_id: str, numbers: Sequence[Numbers]) -> d
     item = StoredTexts(part.first).find(item_id).item
     systems = []
     for member in part.members:
-        own = StoredTexts(member.store).find(item_id).systems.get(member.system)
-        systems.append(None if own is None else _safe(own))
+        texts = StoredTexts(member.store).find(item_id).systems.get(member.system)
+        systems.append(None if texts is None else _safe(texts))
     return {
         "id": printable(item_id),
         "group": printable(item.group),

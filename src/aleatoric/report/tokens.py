@@ -102,16 +102,16 @@ class TokenView(View):
 
     def finding(self, results: Sequence[Result], compared: Compared | None = None) -> str:
         """Say which system is calibrated best by ECE."""
-        own = [r for r in self._models(results, "ece") if r.estimate.value is not None]
-        if not own:
+        eces = [r for r in self._models(results, "ece") if r.estimate.value is not None]
+        if not eces:
             return ""
-        best = min(own, key=lambda result: result.estimate.value or 0.0)
+        best = min(eces, key=lambda result: result.estimate.value or 0.0)
         low = best.perfect.low if best.perfect else None
         beside = f" (a calibrated model would have {100 * low:.2f}%)" if low is not None else ""
         value = f"{100 * (best.estimate.value or 0.0):.2f}%{beside}"
-        if len(own) == 1:
+        if len(eces) == 1:
             return f"{best.system} has an ECE of {value}."
-        return f"Of {len(own)} systems, {best.system} is best calibrated: its ECE is {value}."
+        return f"Of {len(eces)} systems, {best.system} is best calibrated: its ECE is {value}."
 
     def system_rows(self, found: Found, letters: Letters) -> tuple[tuple[Column, ...], Rows]:
         """Return ECE beside that of a calibrated model, then the other metrics."""
@@ -140,13 +140,13 @@ class TokenView(View):
         self, part: ReportPart, track: Track[Any] = quietly, for_page: bool = False
     ) -> dict[str, Picture]:
         """Return reliability diagrams, and figures of studies if rows were kept."""
-        found: dict[str, Picture] = {"ece_and_e_ece": calibration_dots(part)}
+        pictures: dict[str, Picture] = {"ece_and_e_ece": calibration_dots(part)}
         for member in track(part.members, len(part.members), "study systems"):
             ending = part.ending(member)
-            found[f"reliability{ending}"] = reliability(member.store, member.system)
-            own = _studies(member.store, member.system)
-            found |= {f"{name}{ending}": one for name, one in own.items()}
-        return found
+            pictures[f"reliability{ending}"] = reliability(member.store, member.system)
+            studies = _studies(member.store, member.system)
+            pictures |= {f"{name}{ending}": picture for name, picture in studies.items()}
+        return pictures
 
     def curves(self, store: Store) -> dict[str, Any]:
         """Return the reliability diagrams of each system."""
@@ -160,14 +160,14 @@ def token_table(results: Sequence[Result], title: str = "Token level") -> Table:
     metrics = list(dict.fromkeys(result.metric for result in results))
     rows = []
     for metric in metrics:
-        own = [found.get((system, metric)) for system in systems]
-        rows.append((_heading(metric), *map(_table_cell, own)))
-        if any(result and result.perfect for result in own):
-            lows = [r.perfect.low if r and r.perfect else None for r in own]
+        row_results = [found.get((system, metric)) for system in systems]
+        rows.append((_heading(metric), *map(_table_cell, row_results)))
+        if any(result and result.perfect for result in row_results):
+            lows = [r.perfect.low if r and r.perfect else None for r in row_results]
             shown = (number(None if low is None else 100 * low, 2) for low in lows)
             rows.append(("  if calibrated", *shown))
     counted = [found[system, metrics[0]].estimate for system in systems]
-    rows.append(("tokens (groups)", *(f"{own.n_items} ({own.n_groups})" for own in counted)))
+    rows.append(("tokens (groups)", *(f"{e.n_items} ({e.n_groups})" for e in counted)))
     return with_cut_note(Table(title, ("metric", *systems), tuple(rows), _notes(results)))
 
 
@@ -211,20 +211,20 @@ def _notes(results: Sequence[Result]) -> tuple[str, ...]:
 
 def calibration_dots(part: ReportPart) -> Dots:
     """ECE of the likeliest token beside e-ECE of generation schemes, with intervals, in percent."""
-    own = [r for r in part.results if r.metric == "ece" or r.metric.startswith("e_ece")]
-    rows = tuple(dict.fromkeys(result.metric for result in own))
-    floors = [r.perfect.low for r in own if r.metric == "ece" and r.perfect and r.perfect.low]
-    found = {(r.system, r.metric): r.estimate for r in own}
-    series = {m.label: [found.get((m.label, row)) for row in rows] for m in part.members}
+    errors = [r for r in part.results if r.metric == "ece" or r.metric.startswith("e_ece")]
+    rows = tuple(dict.fromkeys(result.metric for result in errors))
+    floors = [r.perfect.low for r in errors if r.metric == "ece" and r.perfect and r.perfect.low]
+    estimates = {(r.system, r.metric): r.estimate for r in errors}
+    series = {m.label: [estimates.get((m.label, row)) for row in rows] for m in part.members}
     title = f"ECE if calibrated: {100 * max(floors):.2f}% or less" if floors else ""
     return interval_dots(title, "calibration error (%)", rows, series, times=100)
 
 
 def reliability(store: Store, system: str) -> Panels:
     """Return reliability diagrams: one of the plain curve, one per generation scheme."""
-    found, diagrams = token.calibration(store, system), []
-    for name, curve in found.curves.items():
-        bars = found.consistency[name]
+    calibration, diagrams = token.calibration(store, system), []
+    for name, curve in calibration.curves.items():
+        bars = calibration.consistency[name]
         columns = (curve.confidence, curve.accuracy, bars.low, bars.high, curve.counts)
         title = f"{name} = {100 * curve.errors()['ece']:.2f}%"
         diagrams.append(Reliability(title, curve.edges, *map(plain, columns)))
@@ -235,12 +235,12 @@ def _studies(store: Store, system: str) -> dict[str, Picture]:
     if not store.manifest["keep_rows"]:
         return {}
     table, manifest = token.token_table(store, system), store.manifest
-    found: dict[str, Picture] = {}
+    pictures: dict[str, Picture] = {}
     for name in registry.names("token_analyses"):
         try:
             run = registry.find("token_analyses", name)
             study: Study = run(table, manifest["seed"], manifest["bins"])
         except UsageError:
             continue  # too few tokens or documents for it
-        found |= study.figures
-    return found
+        pictures |= study.figures
+    return pictures

@@ -79,7 +79,7 @@ class View:
         "come from resampling groups of items."
     )
     items: ClassVar[str] = "items"
-    """What its items are called."""
+    """The plural name of its items."""
     items_title: ClassVar[str] = "Items and their answers"
     items_help: ClassVar[str] = (
         "Search, sort and choose an item: dark bars are people's answers, colored ones the "
@@ -122,7 +122,7 @@ class View:
 
     @property
     def item(self) -> str:
-        """What one item is called."""
+        """The singular name of its items."""
         return self.items.removesuffix("s")
 
     @classmethod
@@ -159,35 +159,35 @@ class View:
         return self.tables(results), [self.finding(results), *self.caveats(results)]
 
     def leading(self, results: Iterable[Result]) -> str:
-        """Return the metric that leads the level."""
+        """Return the main metric of the level."""
         return self.level.leading or next((result.metric for result in results), "")
 
     def heading_of(self, metric: str) -> str:
-        """Return how a metric is called in a figure."""
+        """Return the name of a metric in figures."""
         return metric
 
     def finding(self, results: Sequence[Result], compared: Compared | None = None) -> str:
-        """Return the main finding in sentences; empty if there is no system to speak of."""
+        """Return the main finding in sentences; empty if no system has a value."""
         metric = self.leading(results)
-        own = {r.system: r for r in self._models(results, metric) if r.estimate.value is not None}
-        if not own:
+        main = {r.system: r for r in self._models(results, metric) if r.estimate.value is not None}
+        if not main:
             return ""
-        values = {system: result.estimate.value or 0.0 for system, result in own.items()}
+        values = {system: result.estimate.value or 0.0 for system, result in main.items()}
         direction = better(metric)
-        if len(own) == 1 or direction is None:
-            shown = (f"{s} has a {metric} of {with_interval(r.estimate)}." for s, r in own.items())
+        if len(main) == 1 or direction is None:
+            shown = (f"{s} has a {metric} of {with_interval(r.estimate)}." for s, r in main.items())
             return " ".join(shown).replace(CUT_MARK, "")
         best = (max if direction == "higher" else min)(values, key=lambda system: values[system])
         most = "highest" if direction == "higher" else "lowest"
-        return f"Of {len(own)} systems, {best} has the {most} {metric}: {number(values[best])}."
+        return f"Of {len(main)} systems, {best} has the {most} {metric}: {number(values[best])}."
 
     def caveats(self, results: Sequence[Result]) -> Iterator[str]:
-        """Yield what changes the reading of the table: few groups, different items."""
-        asked = self._models(results, self.leading(results))
-        own = [result for result in asked if result.estimate.value is not None]
-        yield from _few_groups(own)
-        if on_different_items(own):
-            counts = ", ".join(f"{r.system} {r.estimate.n_items}" for r in own)
+        """Yield caveats on the table: few groups, different items."""
+        models = self._models(results, self.leading(results))
+        defined = [result for result in models if result.estimate.value is not None]
+        yield from _few_groups(defined)
+        if on_different_items(defined):
+            counts = ", ".join(f"{r.system} {r.estimate.n_items}" for r in defined)
             yield (
                 f"The systems were measured on different items ({counts}): compare them with "
                 "aleatoric compare, which uses the items that they share."
@@ -223,10 +223,10 @@ class View:
     def compare(self, part: ReportPart) -> Compared | None:
         """Compare all pairs of systems by the main metrics; `None` if nothing can be compared."""
         labels = dict.fromkeys(member.label for member in part.members)
-        known = Counter(result.metric for result in part.results if result.system in labels)
-        shared = {metric for metric, count in known.items() if count > 1}
-        wanted = self.letters_by or (self.leading(part.results),)
-        patterns = [pattern for pattern in wanted if filter_names(shared, pattern)]
+        counts = Counter(result.metric for result in part.results if result.system in labels)
+        shared = {metric for metric, count in counts.items() if count > 1}
+        requested = self.letters_by or (self.leading(part.results),)
+        patterns = [pattern for pattern in requested if filter_names(shared, pattern)]
         if not patterns:
             return None
         try:
@@ -235,7 +235,7 @@ class View:
             return None  # systems that have no metric in common
 
     def part_tables(self, part: ReportPart) -> list[Table]:
-        """Return tables that stand below the table of systems."""
+        """Return tables that are shown below the table of systems."""
         return []
 
     def run_tables(self, store: Store) -> list[Table]:
@@ -250,8 +250,8 @@ class View:
         """Return the data of all figures by name; a page waits for fewer than a folder does."""
         metric = self.leading(part.results)
         estimates = {r.system: r.estimate for r in part.results if r.metric == metric}
-        own = {metric: list(estimates.values())}
-        return {"leading": interval_dots("", metric, tuple(estimates), own)}
+        series = {metric: list(estimates.values())}
+        return {"leading": interval_dots("", metric, tuple(estimates), series)}
 
     def run_figures(self, store: Store) -> dict[str, Picture]:
         """Return the data of figures about one run, besides those of its results."""
@@ -302,8 +302,8 @@ class View:
     def answers(self, store: Store, no: int) -> ItemAnswers:
         """Return an item by its number, with everything that was answered to it."""
         item, draws = item_and_draws(store, no)
-        found = {name: self.model(item, rows, store) for name, rows in draws.items()}
-        systems = {name: own for name, own in found.items() if own is not None}
+        answers = {name: self.model(item, rows, store) for name, rows in draws.items()}
+        systems = {name: answer for name, answer in answers.items() if answer is not None}
         context = (item.context,)
         return ItemAnswers(item.id, item.group, context, item.original, self.people(item), systems)
 
@@ -319,19 +319,19 @@ class View:
         return self.contexts(part), tuple(lists)
 
     def _worst_by(self, stats: Sequence[Measure]) -> str:
-        lower = (one.column for one in stats if better(one.column) == "lower")
+        lower = (measure.column for measure in stats if better(measure.column) == "lower")
         return self.worst_by or next(lower, "")
 
     def _item_stats(self, store: Store) -> tuple[Measure, ...]:
-        known = {one.column: one for one in self.measures(store.stat_columns())}
-        names = self.item_stats or tuple(islice(known, 2))
-        return tuple(known[name] for name in names if name in known)
+        available = {measure.column: measure for measure in self.measures(store.stat_columns())}
+        names = self.item_stats or tuple(islice(available, 2))
+        return tuple(available[name] for name in names if name in available)
 
     def contexts(self, part: ReportPart, most: int = MOST_CONTEXTS) -> dict[str, Any]:
         """Return the likeliest and the shared answers per item, as numbers into one list."""
         stats = self._item_stats(part.first)
         worst_by, numbers = self._worst_by(stats) or stats[0].column, dict[str, int]()
-        values = [{one.column: m.values(one.column) for one in stats} for m in part.members]
+        values = [{stat.column: m.values(stat.column) for stat in stats} for m in part.members]
         distances = [member.values(worst_by) for member in part.members]
         chosen = item_data.evenly_chosen(distances, most)
         items: dict[str, dict[str, Any]] = {}
@@ -339,8 +339,8 @@ class View:
             for case in self._first_cases(member, chosen):
                 empty = item_data.people_data(case, numbers, len(part.members))
                 row = items.setdefault(case.item.id, empty)
-                own = {name: short(v.get(case.item.id)) for name, v in values[place].items()}
-                row["systems"][place] = own | item_data.model_data(case, numbers)
+                shown = {name: short(v.get(case.item.id)) for name, v in values[place].items()}
+                row["systems"][place] = shown | item_data.model_data(case, numbers)
         return {
             "kind": "answers",
             "item": self.item.capitalize(),
@@ -348,8 +348,8 @@ class View:
             "systems": [printable(member.label) for member in part.members],
             "words": [item_data.answer_name(word) for word in numbers],
             "items": list(items.values()),
-            "total": len({item_id for own in distances for item_id in own}),
-            "measures": [{"key": one.column, "heading": one.heading} for one in stats],
+            "total": len({item_id for by_item in distances for item_id in by_item}),
+            "measures": [{"key": stat.column, "heading": stat.heading} for stat in stats],
             "listed": worst_by,
         }
 
@@ -381,10 +381,10 @@ class View:
 
 @cache
 def view_of(command: str) -> View:
-    """Return the view of a command: its own if there is one, else the one for all levels."""
+    """Return the view that is registered for a command, else the default view."""
     is_known = command in registry.names("views")
-    found: View = (registry.find("views", command) if is_known else View)(find_level(command))
-    return found
+    view: View = (registry.find("views", command) if is_known else View)(find_level(command))
+    return view
 
 
 def view_of_run(store: Store) -> View:
@@ -423,12 +423,12 @@ def on_different_items(own: Sequence[Result]) -> bool:
     return len(own) > 1 and (len(counts) > 1 or any(result.estimate.n_missing for result in own))
 
 
-def _few_groups(own: Sequence[Result]) -> Iterator[str]:
-    few = {r.system: r.estimate.n_groups for r in own if r.estimate.n_groups < FEW_GROUPS}
+def _few_groups(results: Sequence[Result]) -> Iterator[str]:
+    few = {r.system: r.estimate.n_groups for r in results if r.estimate.n_groups < FEW_GROUPS}
     if not few:
         return
     most = max(few.values())
-    which = "" if len(few) == len(own) else f"{listed(list(few))}: "
+    which = "" if len(few) == len(results) else f"{listed(list(few))}: "
     if most == 1:
         yield f"{which}There is one group of items, so that no interval and no test is possible."
     else:

@@ -56,40 +56,40 @@ def word_figures(
     # Fig. 2: densities of TVD to people, and of the oracle under its first split.
     lines = tuple(density(name, sample) for name, sample in samples_of(part, "tvd").items())
     densities = Lines("TVD to people, by context", "TVD", "density", lines)
-    found: dict[str, Picture] = {"systems": agreement_dots(part), "fig2_tvd_kde": densities}
+    figures: dict[str, Picture] = {"systems": agreement_dots(part), "fig2_tvd_kde": densities}
     with suppress(UsageError):  # where no context has two answers
-        found["fig12_tvd_differences"] = tvd_differences(by_label, part.first.manifest["seed"])
+        figures["fig12_tvd_differences"] = tvd_differences(by_label, part.first.manifest["seed"])
     if part.first.manifest["abstractions"]:
-        found["fig4_abstractions"] = abstraction_histograms(part)
+        figures["fig4_abstractions"] = abstraction_histograms(part)
     for member in track(part.members, len(part.members), "study systems"):
         pictures = dict(_system_pictures(member, by_label[member.label], studies))
         if member is not part.members[0]:
             pictures.pop("figH_passage", None)  # many sheets: one system's are enough
-        found |= {f"{name}{part.ending(member)}": own for name, own in pictures.items()}
-    return found
+        figures |= {f"{name}{part.ending(member)}": picture for name, picture in pictures.items()}
+    return figures
 
 
 def _system_pictures(
-    member: ShownSystem, own: Sequence[Case], studies: Sequence[str]
+    member: ShownSystem, contexts: Sequence[Case], studies: Sequence[str]
 ) -> Iterator[tuple[str, Picture]]:
     """Yield the figures of one system: passages, words of contexts, then those of studies."""
     yield from heat_maps(member)
-    if not own:
+    if not contexts:
         return
-    bars = tuple(word_bars(case, member.label) for case in typical_contexts(own))
+    bars = tuple(word_bars(case, member.label) for case in typical_contexts(contexts))
     yield "fig1_context", Panels("", bars)
-    yield "figH_passage", passage_bars(own, member.label)
+    yield "figH_passage", passage_bars(contexts, member.label)
     for name in studies:
         with suppress(UsageError):
-            yield from word_study(name, own, member.store.manifest).figures.items()
+            yield from word_study(name, contexts, member.store.manifest).figures.items()
 
 
 def agreement_dots(part: ReportPart) -> Dots:
     """How often two people agree (H), two draws of each system (M), and one of each (C)."""
-    found = {(r.system, r.metric): r.estimate for r in part.results}
-    names = tuple(s for s in dict.fromkeys(s for s, _ in found) if s not in CONTROLS)
+    estimates = {(r.system, r.metric): r.estimate for r in part.results}
+    names = tuple(s for s in dict.fromkeys(s for s, _ in estimates) if s not in CONTROLS)
     series = {
-        label: [found.get((name, metric)) for name in names]
+        label: [estimates.get((name, metric)) for name in names]
         for metric, label in AGREEMENT_LABELS.items()
     }
     return interval_dots("", "probability that two answers agree", names, series)
@@ -97,8 +97,8 @@ def agreement_dots(part: ReportPart) -> Dots:
 
 def samples_of(part: ReportPart, metric: str) -> dict[str, Floats]:
     """Return the values of a metric per item, of the oracle and then of every system."""
-    own = {m.label: values(m.store, m.system, metric) for m in part.members}
-    return {ORACLE: values(part.first, ORACLE, metric), **own}
+    by_system = {m.label: values(m.store, m.system, metric) for m in part.members}
+    return {ORACLE: values(part.first, ORACLE, metric), **by_system}
 
 
 def heat_maps(member: ShownSystem) -> Iterator[tuple[str, HeatMap]]:
@@ -106,15 +106,15 @@ def heat_maps(member: ShownSystem) -> Iterator[tuple[str, HeatMap]]:
     rows: dict[str, list[Row]] = {}
     for row in member.store.rows(member.system, "tvd"):
         rows.setdefault(row.group, []).append(row)
-    several = {group: own for group, own in rows.items() if len(own) > 1}
-    known = {g: [row.value for row in own if row.value is not None] for g, own in several.items()}
-    means = {group: float(np.mean(own or [0.0])) for group, own in known.items()}
+    several = {group: p for group, p in rows.items() if len(p) > 1}
+    tvds = {g: [row.value for row in p if row.value is not None] for g, p in several.items()}
+    means = {group: float(np.mean(p or [0.0])) for group, p in tvds.items()}
     shown = set(sorted(means, key=lambda group: -means[group])[:MOST_PASSAGES])
     if shown:
         # The passages with the greatest distances, in the order of the corpus.
-        chosen = [own for group, own in several.items() if group in shown]
-        cells = tuple(tuple(np.nan if r.value is None else r.value for r in own) for own in chosen)
-        ids = tuple(tuple(row.item_id for row in own) for own in chosen)
+        chosen = [p for group, p in several.items() if group in shown]
+        cells = tuple(tuple(np.nan if r.value is None else r.value for r in p) for p in chosen)
+        ids = tuple(tuple(row.item_id for row in p) for p in chosen)
         labels, names = (
             ("context of the passage", "passage", "TVD"),
             (g for g in several if g in shown),
@@ -125,15 +125,15 @@ def heat_maps(member: ShownSystem) -> Iterator[tuple[str, HeatMap]]:
 def tvd_differences(by_system: dict[str, list[Case]], seed: int) -> Histograms:
     """Fig. 12: TVD(model, people) minus the mean TVD(half of the people, people), per context."""
     samples = {}
-    for name, own in by_system.items():
-        if own:
-            tvds = split_tvds(own, seed)
+    for name, contexts in by_system.items():
+        if contexts:
+            tvds = split_tvds(contexts, seed)
             model = np.array([tvd(case.pair) for case in tvds.cases])
             samples[name] = model - tvds.oracle_all.mean(axis=1)
     label = "TVD(model, people) − TVD(half of the people, people)"
-    found = histograms("TVD differences", label, samples, np.linspace(-1, 1, 41))
+    figure = histograms("TVD differences", label, samples, np.linspace(-1, 1, 41))
     # The first slot is the oracle's in every figure, also where it is not shown.
-    return replace(found, first_slot=1)
+    return replace(figure, first_slot=1)
 
 
 def abstraction_histograms(part: ReportPart) -> Panels:

@@ -119,8 +119,8 @@ class WordView(View):
     @classmethod
     def recognizes(cls, metrics: Collection[str]) -> bool:
         """Whether metrics of words are among these."""
-        known = ("overlap", "agreement_H", "tvd", "ece_original", "ece_human")
-        return any(metric.startswith(known) and "/" not in metric for metric in metrics)
+        prefixes = ("overlap", "agreement_H", "tvd", "ece_original", "ece_human")
+        return any(metric.startswith(prefixes) and "/" not in metric for metric in metrics)
 
     def tables(self, results: Sequence[Result]) -> list[Table]:
         """Return the table of systems."""
@@ -131,28 +131,28 @@ class WordView(View):
         return [word_table(results, for_paper=True)]
 
     def heading_of(self, metric: str) -> str:
-        """Return how a metric is called in a figure."""
+        """Return the name of a metric in figures."""
         return _COLUMNS.get(metric, (metric,))[0].rstrip(" ↓↑")
 
     def finding(self, results: Sequence[Result], compared: Compared | None = None) -> str:
         """Say who is closest to people, and who varies more or less than people."""
-        known = [result for result in results if result.estimate.value is not None]
-        own = {result.system: result for result in self._models(known, "overlap")}
-        if not own:
+        defined = [result for result in results if result.estimate.value is not None]
+        main = {result.system: result for result in self._models(defined, "overlap")}
+        if not main:
             return ""
-        first = closest(own, compared) if len(own) > 1 else _alone(*next(iter(own.items())))
-        independent = [system for system, result in own.items() if not is_dependent(result)]
+        first = closest(main, compared) if len(main) > 1 else _alone(*next(iter(main.items())))
+        independent = [system for system, result in main.items() if not is_dependent(result)]
         gaps = {
-            r.system: r for r in known if r.metric == "agreement_gap" and r.system in independent
+            r.system: r for r in defined if r.metric == "agreement_gap" and r.system in independent
         }
         directions = {system: _direction(r, len(gaps)) for system, r in gaps.items()}
         return " ".join([first, *variability(directions)])
 
     def caveats(self, results: Sequence[Result]) -> Iterator[str]:
         """Yield caveats on dependent draws and single answers, then those of all levels."""
-        asked = self._models(results, "overlap")
-        yield from dependent_draws({r.system: r for r in asked if r.estimate.value is not None})
-        counted = [f"{r.system} {n}" for r in asked if (n := r.estimate.n_undefined)]
+        overlaps = self._models(results, "overlap")
+        yield from dependent_draws({r.system: r for r in overlaps if r.estimate.value is not None})
+        counted = [f"{r.system} {n}" for r in overlaps if (n := r.estimate.n_undefined)]
         if counted:
             yield (
                 "Overlap, squared distance and agreements need two people and two draws per item. "
@@ -183,7 +183,7 @@ class WordView(View):
 
     def measures(self, saved: Collection[str]) -> tuple[Measure, ...]:
         """Return the measures of contexts that the saved statistics allow."""
-        return tuple(one for one in _MEASURES if one.column in saved)
+        return tuple(measure for measure in _MEASURES if measure.column in saved)
 
     def cases(self, store: Store, system: str) -> Iterator[Case]:
         """Yield the contexts that a system answered, with the words of both sides."""
@@ -246,9 +246,9 @@ def word_rows(
     found: Found, letters: Letters, with_ranges: bool = True
 ) -> tuple[tuple[Column, ...], Rows]:
     """Return columns and cells; with ranges, TVD goes from its debiased to its plain value."""
-    known = {metric for _, metric in found}
+    available = {metric for _, metric in found}
     columns = [Column("system", "text")]
-    metrics = [metric for metric in _COLUMNS if metric in known]
+    metrics = [metric for metric in _COLUMNS if metric in available]
     for metric in metrics:
         heading, meaning = _COLUMNS[metric]
         columns.append(Column(heading, help=meaning))
@@ -296,7 +296,7 @@ def _interval_note(results: Sequence[Result]) -> Iterator[str]:
             method = re.split(", cut at|, extended to", result.estimate.interval.method)[0]
             methods.setdefault(method, []).append(result.system)
     if methods:
-        named = (f"{method} ({', '.join(own)})" for method, own in methods.items())
+        named = (f"{method} ({', '.join(systems)})" for method, systems in methods.items())
         yield f"[low, high]: 95% interval, {'; '.join(named if len(methods) > 1 else methods)}."
 
 
@@ -318,31 +318,31 @@ def closest(own: Mapping[str, Result], compared: Compared | None) -> str:
     if compared is None and on_different_items(list(own.values())):
         return "The systems were measured on different items; aleatoric compare ranks them."
     values = compared.values.get("overlap", {}) if compared else {}
-    known = {s: v for s, v in values.items() if v is not None and s in independent}
-    known = known or {s: r.estimate.value or 0.0 for s, r in independent.items()}
-    if not known:
+    overlaps = {s: v for s, v in values.items() if v is not None and s in independent}
+    overlaps = overlaps or {s: r.estimate.value or 0.0 for s, r in independent.items()}
+    if not overlaps:
         return "No system has draws that are independent of the people and of each other."
-    ordered = [s for s in (compared.order.get("overlap", ()) if compared else ()) if s in known]
-    best = next(iter(ordered), max(known, key=lambda system: known[system]))
-    highest = f"{best} has the highest overlap with people ({number(known[best])} of 1)"
+    ordered = [s for s in (compared.order.get("overlap", ()) if compared else ()) if s in overlaps]
+    best = next(iter(ordered), max(overlaps, key=lambda system: overlaps[system]))
+    highest = f"{best} has the highest overlap with people ({number(overlaps[best])} of 1)"
     if compared is None:
         return f"{highest}; aleatoric compare tests the differences between systems."
     if letters := compared.letters.get("overlap", {}):
-        return _with_ties(best, known, letters)
+        return _with_ties(best, overlaps, letters)
     return f"{highest}, but no test is possible here, so that the order of systems is not certain."
 
 
-def _with_ties(best: str, known: Mapping[str, float], letters: Mapping[str, str]) -> str:
+def _with_ties(best: str, overlaps: Mapping[str, float], letters: Mapping[str, str]) -> str:
     first = set(letters.get(best, ""))
-    tied = [s for s in known if s != best and first & set(letters.get(s, ""))]
+    tied = [s for s in overlaps if s != best and first & set(letters.get(s, ""))]
     if tied:
-        ordered = sorted([best, *tied], key=lambda system: -known[system])
-        names = listed([f"{system} ({number(known[system])})" for system in ordered])
+        ordered = sorted([best, *tied], key=lambda system: -overlaps[system])
+        names = listed([f"{system} ({number(overlaps[system])})" for system in ordered])
         return f"{names} have the highest overlap with people and do not differ significantly."
-    n = len(known) - 1
+    n = len(overlaps) - 1
     others = "the other system" if n == 1 else f"all {n} other systems"
     return (
-        f"{best} is closest to people: its overlap is {number(known[best])} of 1, "
+        f"{best} is closest to people: its overlap is {number(overlaps[best])} of 1, "
         f"significantly higher than that of {others}."
     )
 
@@ -364,7 +364,7 @@ def variability(directions: Mapping[str, str]) -> Iterator[str]:
         "less": ("varies", "vary", "less than people"),
         "same": ("does", "do", "not differ significantly from people in variability"),
     }
-    for direction, (one, several, rest) in phrases.items():
-        systems = [system for system, own in directions.items() if own == direction]
+    for direction, (singular, plural, ending) in phrases.items():
+        systems = [system for system, value in directions.items() if value == direction]
         if systems:
-            yield f"{listed(systems)} {one if len(systems) == 1 else several} {rest}."
+            yield f"{listed(systems)} {singular if len(systems) == 1 else plural} {ending}."

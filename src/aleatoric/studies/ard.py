@@ -71,13 +71,13 @@ def predictors(cases: Iterable[Case], tagger: Tagger) -> dict[str, Floats]:
     """Predictors that do not depend on the split, by name."""
     cases = list(cases)
     tags = [last_tag(case.item.context, tagger) for case in cases]
-    found = {
+    features = {
         "human entropy": np.array([chao_shen(case.pair.human) for case in cases]),
         "model entropy": np.array([chao_shen(case.pair.model) for case in cases]),
         "context length": np.array([float(len(case.item.context.split())) for case in cases]),
         "punctuation": np.array([float(tag == ".") for tag in tags]),
     }
-    return found | {name: np.array([float(tag == name) for tag in tags]) for name in POS}
+    return features | {name: np.array([float(tag == name) for tag in tags]) for name in POS}
 
 
 def last_tag(context: str, tagger: Tagger) -> str:
@@ -105,10 +105,10 @@ def _fit_varying(table: Floats, spread: Floats, target: Floats) -> ArdFit:
     varies = spread > 0
     if not varies.any():
         raise UsageError("the regression needs a predictor that varies over contexts.")
-    found = fit((table[:, varies] - table[:, varies].mean(axis=0)) / spread[varies], target)
+    fitted = fit((table[:, varies] - table[:, varies].mean(axis=0)) / spread[varies], target)
     values, variances, kept = np.zeros(len(varies)), np.zeros(len(varies)), np.zeros_like(varies)
-    values[varies], variances[varies], kept[varies] = found.values, found.variances, found.kept
-    return ArdFit(values, variances, kept, found.r_squared)
+    values[varies], variances[varies], kept[varies] = fitted.values, fitted.variances, fitted.kept
+    return ArdFit(values, variances, kept, fitted.r_squared)
 
 
 def fit(features: Floats, target: Floats) -> ArdFit:
@@ -185,11 +185,11 @@ def _scatters(tvds: SplitTVDs, fixed: Mapping[str, Floats]) -> dict[str, Picture
         "fig8_human_entropy": ("human entropy (nats)", fixed["human entropy"]),
         "fig9_model_entropy": ("model entropy (nats)", fixed["model entropy"]),
     }
-    found: dict[str, Picture] = {
+    pictures: dict[str, Picture] = {
         key: scatter(f"TVD against {name.partition(' (')[0]}", name, label, values, target)
         for key, (name, values) in named.items()
     }
     groups = {"punct.": fixed["punctuation"], **{name: fixed[name] for name in POS}}
     boxes = {name: plain(target[member > 0]) for name, member in groups.items() if member.any()}
     tags = Boxes("TVD by tag of the last context word", "universal tag", label, boxes)
-    return {**found, "fig10_tags": tags}
+    return {**pictures, "fig10_tags": tags}

@@ -94,8 +94,8 @@ def half_answers(cases: Sequence[Case], halves: Sequence[Half]) -> BestWords:
 def _correct(cases: Sequence[Case], answers: list[list[str]]) -> tuple[Floats, Floats]:
     original, human = [], []
     for case, row in zip(cases, answers, strict=True):
-        majority, wanted = mode(case.pair.human), bare(case.item.original or "")
-        is_original = [float(wanted != "" and bare(answer) == wanted) for answer in row]
+        majority, target = mode(case.pair.human), bare(case.item.original or "")
+        is_original = [float(target != "" and bare(answer) == target) for answer in row]
         original.append([np.nan] * len(row) if case.item.original is None else is_original)
         human.append([float(answer == majority) for answer in row])
     return np.array(original), np.array(human)
@@ -105,12 +105,12 @@ def _table(tvds: SplitTVDs, model: Floats, seed: int, wording: _Wording) -> Tabl
     halves = [halves_of(case, seed) for case in tvds.cases]
     interval = mean_interval(model, tvds.groups, seed)
     shown = f" {interval_text(interval)}" if interval else ""
-    one = half_answers(tvds.cases, [half.target for half in halves])
-    two = half_answers(tvds.cases, [half.player for half in halves])
+    first = half_answers(tvds.cases, [half.target for half in halves])
+    second = half_answers(tvds.cases, [half.player for half in halves])
     rows = (
         (wording.row, f"{model.mean():.3f}{shown}", *_eces(model_answers(tvds.cases))),
-        ("oracle 1", f"{_target_to_all(tvds).mean():.3f}", *_eces(one)),
-        ("oracle 2", f"{tvds.oracle_all.mean():.3f}", *_eces(two)),
+        ("oracle 1", f"{_target_to_all(tvds).mean():.3f}", *_eces(first)),
+        ("oracle 2", f"{tvds.oracle_all.mean():.3f}", *_eces(second)),
     )
     notes = (
         f"{len(tvds.cases)} contexts; TVD to all people; oracles: halves of the people, mean over "
@@ -134,8 +134,8 @@ def _target_to_all(tvds: SplitTVDs) -> Floats:
 def _eces(answers: BestWords) -> Iterator[str]:
     """ECE against the original and against people, where defined, as means over splits."""
     for correct in (answers.original, answers.human):
-        known = np.isfinite(correct[:, 0])
-        pairs = zip(answers.confidence[known].T, correct[known].T, strict=True)
+        usable = np.isfinite(correct[:, 0])
+        pairs = zip(answers.confidence[usable].T, correct[usable].T, strict=True)
         values = [ece(*pair, equal_width_edges()) for pair in pairs]
         defined = [value for value in values if value is not None]
         yield f"{np.mean(defined):.3f}" if defined else "–"

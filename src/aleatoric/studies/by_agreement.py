@@ -40,16 +40,16 @@ def by_agreement(store: Store, systems: Collection[str] | None = None) -> Table:
             raise UsageError(f"there is no system {name!r}; there are: {', '.join(models)}.")
     oracle = read_statistics(store, ORACLE)
     halves = np.concatenate([oracle.values[f"agreement_{side}"][:, 0] for side in "HM"])
-    known = halves[np.isfinite(halves)]
-    edges = np.quantile(known, [0.25, 0.5, 0.75]) if len(known) else np.zeros(3)
+    defined = halves[np.isfinite(halves)]
+    edges = np.quantile(defined, [0.25, 0.5, 0.75]) if len(defined) else np.zeros(3)
     # The quartiles are those of all contexts of the run, the same for every system.
     ends = (*(f", to {edge:.3f}" for edge in edges), "")
     rows = [
-        (name, QUARTILES[i] + ends[i], *_cells(found))
+        (name, QUARTILES[i] + ends[i], *_cells(by_name))
         for name in models
         if systems is None or name in systems
-        for i, found in enumerate(_estimates(store, name, oracle, edges))
-        if found["overlap"].n_items
+        for i, by_name in enumerate(_estimates(store, name, oracle, edges))
+        if by_name["overlap"].n_items
     ]
     columns = ("system", "human agreement", "H", "M", "C", "overlap ↑", "log loss ↓", "halves")
     notes = (
@@ -62,14 +62,14 @@ def by_agreement(store: Store, systems: Collection[str] | None = None) -> Table:
     return with_cut_note(Table("By quartiles of human agreement", columns, tuple(rows), notes))
 
 
-def _cells(found: dict[str, Estimate]) -> Iterator[str]:
+def _cells(by_name: dict[str, Estimate]) -> Iterator[str]:
     for name in (*COLUMNS, "overlap", "log_loss"):
-        value, interval = found[name].value, found[name].interval
+        value, interval = by_name[name].value, by_name[name].interval
         shown = "–" if value is None else f"{value:.3f}"
         if name == "overlap" and value is not None and interval is not None:
             shown += f" {interval_text(interval)}{CUT_MARK if is_cut(interval) else ''}"
         yield shown
-    yield str(found["overlap"].n_items)
+    yield str(by_name["overlap"].n_items)
 
 
 def _is_wide(statistics: ItemStatistics) -> bool:
@@ -94,8 +94,8 @@ def _estimates(
         rows = np.flatnonzero(place == quartile)
         part = {name: values[rows, None] for name, values in chunk.items()}
         page = ([groups[i] for i in rows.tolist()], part)
-        found = estimates([page] if len(rows) else [], reductions, store.manifest["seed"])
-        yield {name: bounded(one, name) for name, one in found.items()}
+        by_name = estimates([page] if len(rows) else [], reductions, store.manifest["seed"])
+        yield {name: bounded(estimate, name) for name, estimate in by_name.items()}
 
 
 def _halves(

@@ -73,7 +73,7 @@ class Compared:
     def as_dict(self) -> dict[str, Any]:
         """Return the JSON form printed by `--json`."""
         return {
-            "comparisons": [one.as_dict() for one in self.comparisons],
+            "comparisons": [comparison.as_dict() for comparison in self.comparisons],
             "values": self.values,
             "n_items": self.n_items,
             "order": {metric: list(order) for metric, order in self.order.items()},
@@ -88,7 +88,7 @@ class Compared:
     def families(self) -> dict[str, int]:
         """Return the number of tests over which the p-values of each metric are adjusted."""
         return {
-            metric: sum(one.paired.test is not None for one in family)
+            metric: sum(comparison.paired.test is not None for comparison in family)
             for metric, family in by_metric(self.comparisons).items()
         }
 
@@ -133,45 +133,45 @@ def compare(
 def _members(stores: Sequence[Store], systems: Sequence[str]) -> list[ComparedSystem]:
     """Return the chosen systems of all runs, by default all models, with their results."""
     _check_levels(stores)
-    known = labels_of(stores)
+    named = labels_of(stores)
     models = {store.path: level_of(store).model_systems(store) for store in stores}
     chosen = list(dict.fromkeys(systems)) or [
-        label for label, (store, name) in known.items() if name in models[store.path]
+        label for label, (store, name) in named.items() if name in models[store.path]
     ]
     for label in chosen:
-        if label not in known:
-            raise UsageError(f"there is no system {label!r}; there are: {', '.join(known)}.")
+        if label not in named:
+            raise UsageError(f"there is no system {label!r}; there are: {', '.join(named)}.")
     if len(chosen) < 2:
         paths = ", ".join(str(store.path) for store in stores)
         raise UsageError(
             f"{paths}: has {len(chosen)} system to compare ({', '.join(chosen) or 'none'}); "
             "name another run or another --system."
         )
-    found: dict[tuple[Path, str], dict[str, Result]] = {}
+    saved: dict[tuple[Path, str], dict[str, Result]] = {}
     for store in stores:
-        names = [name for owner, name in map(known.__getitem__, chosen) if owner.path == store.path]
+        names = [name for owner, name in map(named.__getitem__, chosen) if owner.path == store.path]
         for result in results_of(store, systems=names):
             if result.estimate.reason != WITHHELD:
-                found.setdefault((store.path, result.system), {})[result.metric] = result
+                saved.setdefault((store.path, result.system), {})[result.metric] = result
     return [
-        ComparedSystem(*known[label], label, found.get((known[label][0].path, known[label][1]), {}))
+        ComparedSystem(*named[label], label, saved.get((named[label][0].path, named[label][1]), {}))
         for label in chosen
     ]
 
 
 def _metrics(members: Members, metrics: Sequence[str]) -> list[str]:
     """Return the metrics that match a pattern and that at least two systems have."""
-    known = Counter(name for member in members for name in member.results)
-    shared = [name for name, count in known.items() if count > 1]
+    counts = Counter(name for member in members for name in member.results)
+    shared = [name for name, count in counts.items() if count > 1]
     patterns = metrics or level_of(members[0].store).compared
     for pattern in metrics:
         if not any(fnmatchcase(name, pattern) for name in shared):
             raise UsageError(f"there is no metric {pattern!r}; there are: {', '.join(shared)}.")
-    found = [name for pattern in patterns for name in shared if fnmatchcase(name, pattern)]
-    if not found:
+    chosen = [name for pattern in patterns for name in shared if fnmatchcase(name, pattern)]
+    if not chosen:
         labels = ", ".join(member.label for member in members)
         raise UsageError(f"no two of {labels} share a metric; name other systems.")
-    return list(dict.fromkeys(found))
+    return list(dict.fromkeys(chosen))
 
 
 def _evidence(
@@ -183,8 +183,8 @@ def _evidence(
         check_matchable(members)
         members, statistics, notes = match(members, lambda: _pairs(members), seed)
         return members, ItemEvidence(statistics, choices, seed, interval), notes
-    found = {m.label: level.group_sums(m.store, m.system) for m in members}
-    sums = {label: grouped for label, grouped in found.items() if grouped is not None}
+    by_label = {m.label: level.group_sums(m.store, m.system) for m in members}
+    sums = {label: grouped for label, grouped in by_label.items() if grouped is not None}
     if len(sums) < len(members):
         statistics = {m.label: read_statistics(m.store, m.system) for m in members}
         return members, ItemEvidence(statistics, choices, seed, interval), []
@@ -225,12 +225,12 @@ def _compare_all(
     for metric, (first, second) in product(metrics, pairs):
         if metric not in first.results or metric not in second.results:
             continue
-        found = evidence.compare(metric, first.label, second.label)
-        if found is not None:
-            found = replace(found, difference=bounded_difference(found.difference, metric))
-            one, other = (str(side.results[metric].signature) for side in (first, second))
+        paired = evidence.compare(metric, first.label, second.label)
+        if paired is not None:
+            paired = replace(paired, difference=bounded_difference(paired.difference, metric))
+            left, right = (str(side.results[metric].signature) for side in (first, second))
             labels = first.label, second.label
-            comparisons.append(Comparison(metric, *labels, found, signatures=(one, other)))
+            comparisons.append(Comparison(metric, *labels, paired, signatures=(left, right)))
     if not comparisons:
         listed = ", ".join(member.label for member in members)
         raise UsageError(
@@ -251,11 +251,11 @@ def _check_comparable(members: Members) -> None:
     """Refuse systems whose signatures differ in anything but the system itself."""
     for first, second in combinations(members, 2):
         for metric in first.results.keys() & second.results.keys():
-            one, other = _fields(first, metric), _fields(second, metric)
-            shared = (name for name in one if name in other)
-            found = {n: (one[n], other[n]) for n in shared if one[n] != other[n]}
-            if found:
-                raise _refusal(first.store, second.store, found)
+            left, right = _fields(first, metric), _fields(second, metric)
+            shared = (name for name in left if name in right)
+            differences = {n: (left[n], right[n]) for n in shared if left[n] != right[n]}
+            if differences:
+                raise _refusal(first.store, second.store, differences)
 
 
 def _without_clusters(members: Members, metrics: Sequence[str]) -> list[ComparedSystem]:
@@ -281,9 +281,9 @@ def _fields(member: ComparedSystem, metric: str) -> dict[str, str]:
     return {"corpus": f"{signature.corpus}#{signature.corpus_sha256[:12]}", **protocol}
 
 
-def _refusal(first: Store, second: Store, found: Mapping[str, tuple[str, str]]) -> UsageError:
-    listed = ", ".join(f"{name} ({one} v {other})" for name, (one, other) in found.items())
-    differ = "differs" if len(found) == 1 else "differ"
+def _refusal(first: Store, second: Store, differences: Mapping[str, tuple[str, str]]) -> UsageError:
+    listed = ", ".join(f"{name} ({left} v {right})" for name, (left, right) in differences.items())
+    differ = "differs" if len(differences) == 1 else "differ"
     return UsageError(
         f"{first.path} and {second.path} cannot be compared: {listed} {differ}; "
         "run both on the same corpus with the same choices."
@@ -373,10 +373,10 @@ def _value_notes(
 def _reasons(comparisons: Sequence[Comparison]) -> Iterator[str]:
     """Note why pairs have no test: one line per pair and reason."""
     concerned: dict[str, list[str]] = {}
-    for one in comparisons:
-        if one.paired.reason:
-            text = f"{one.first} v {one.second}: {one.paired.reason}"
-            concerned.setdefault(text, []).append(one.metric)
+    for comparison in comparisons:
+        if comparison.paired.reason:
+            text = f"{comparison.first} v {comparison.second}: {comparison.paired.reason}"
+            concerned.setdefault(text, []).append(comparison.metric)
     for text, metrics in concerned.items():
         yield f"{', '.join(metrics)}, {text}"
 
@@ -385,7 +385,7 @@ def _impossible(families: Families, alpha: float) -> Iterator[str]:
     """Note where no difference could have been significant, whatever the data."""
     texts: dict[str, list[str]] = {}
     for metric, family in families.items():
-        tested = [one for one in family if one.paired.test is not None]
+        tested = [comparison for comparison in family if comparison.paired.test is not None]
         hopeless = [c for c in tested if c.smallest is not None and c.smallest > alpha]
         if hopeless:
             whom = "" if len(hopeless) == len(tested) else f"{_listed(hopeless)}: "
@@ -404,30 +404,30 @@ def _impossible(families: Families, alpha: float) -> Iterator[str]:
 def _contradictions(families: Families, alpha: float) -> Iterator[str]:
     """Note pairs of systems that two proper metrics order differently."""
     square, loss = (families.get(metric, ()) for metric in PROPER)
-    others = {(one.first, one.second): one for one in loss}
-    for one in square:
-        other = others.get((one.first, one.second))
-        if other is not None and (one.value or 0.0) * (other.value or 0.0) < 0:
+    others = {(c.first, c.second): c for c in loss}
+    for c in square:
+        other = others.get((c.first, c.second))
+        if other is not None and (c.value or 0.0) * (other.value or 0.0) < 0:
             yield (
-                f"{PROPER[0]} and {PROPER[1]} order {one.first} and {one.second} differently: "
-                f"{_favors(one, alpha)}, {_favors(other, alpha)}"
+                f"{PROPER[0]} and {PROPER[1]} order {c.first} and {c.second} differently: "
+                f"{_favors(c, alpha)}, {_favors(other, alpha)}"
             )
 
 
-def _favors(one: Comparison, alpha: float) -> str:
-    closer = one.first if (one.value or 0.0) < 0 else one.second
-    tested = "significant" if one.is_significant(alpha) else "not significant"
-    tested = "not tested" if one.p_holm is None else tested
-    return f"{closer} is closer to people by {one.metric} ({tested})"
+def _favors(comparison: Comparison, alpha: float) -> str:
+    closer = comparison.first if (comparison.value or 0.0) < 0 else comparison.second
+    tested = "significant" if comparison.is_significant(alpha) else "not significant"
+    tested = "not tested" if comparison.p_holm is None else tested
+    return f"{closer} is closer to people by {comparison.metric} ({tested})"
 
 
 def _brackets(members: Members, families: Families, evidence: Evidence) -> Iterator[str]:
     """Note pairs whose order by TVD is not identified."""
     has_both = {m.label for m in members if all(name in m.results for name in BRACKET)}
     pairs = [c for c in families.get("tvd", ()) if {c.first, c.second} <= has_both]
-    if found := [c for c in pairs if _brackets_overlap(c.first, c.second, evidence)]:
+    if overlaps := [c for c in pairs if _brackets_overlap(c.first, c.second, evidence)]:
         yield (
-            f"tvd: the brackets [tvd_debiased, tvd] of {_listed(found)} overlap: the order of "
+            f"tvd: the brackets [tvd_debiased, tvd] of {_listed(overlaps)} overlap: the order of "
             "these systems by TVD is not identified"
         )
 
@@ -435,14 +435,14 @@ def _brackets(members: Members, families: Families, evidence: Evidence) -> Itera
 def _brackets_overlap(first: str, second: str, evidence: Evidence) -> bool:
     """Return whether the ranges of two systems' true TVD on their common items overlap."""
     ends = [evidence.values(metric, (first, second))[0] for metric in BRACKET]
-    one, other = ([v for end in ends if (v := end[label]) is not None] for label in (first, second))
-    if min(len(one), len(other)) < len(BRACKET):
+    a, b = ([v for end in ends if (v := end[label]) is not None] for label in (first, second))
+    if min(len(a), len(b)) < len(BRACKET):
         return False
-    return min(one) <= max(other) and min(other) <= max(one)
+    return min(a) <= max(b) and min(b) <= max(a)
 
 
 def _listed(comparisons: Sequence[Comparison]) -> str:
-    return ", ".join(f"{one.first} v {one.second}" for one in comparisons)
+    return ", ".join(f"{comparison.first} v {comparison.second}" for comparison in comparisons)
 
 
 def _uneven_draws(members: Members, metrics: Mapping[str, object]) -> Iterator[str]:
@@ -463,8 +463,8 @@ def _uneven_draws(members: Members, metrics: Mapping[str, object]) -> Iterator[s
 def _uneven_tokens(evidence: Evidence) -> Iterator[str]:
     """Note systems with different tokens: they solve different tasks."""
     systems = evidence.systems.items() if isinstance(evidence, DocumentEvidence) else ()
-    for (first, one), (second, other) in combinations(systems, 2):
-        if tokens_differ(one, other):
+    for (first, left), (second, right) in combinations(systems, 2):
+        if tokens_differ(left, right):
             yield (
                 f"{first} and {second} cut the documents into different tokens: their errors are "
                 "of different tasks, and swapping them is a test of both together"

@@ -134,30 +134,30 @@ class ItemEvidence:
 
     def compare(self, metric: str, first: str, second: str) -> Paired | None:
         """Compare two systems on their common items; `None` if they lack the metric."""
-        found = self._common(metric, (first, second))
-        if found is None:
+        common = self._common(metric, (first, second))
+        if common is None:
             return None
-        rule, groups, (one, other) = found
-        reduction = rule.reduction([one, other], self.choices)
-        result = paired(one, other, groups, reduction, self.seed, self.interval, rule.defining)
+        rule, groups, (left, right) = common
+        reduction = rule.reduction([left, right], self.choices)
+        result = paired(left, right, groups, reduction, self.seed, self.interval, rule.defining)
         return replace(result, reason=rule.undefined) if result.reason == NO_VALUE else result
 
     def values(self, metric: str, labels: Sequence[str]) -> tuple[Values, int]:
         """Return the value of every system on the items that all of them have, and their number."""
-        found = self._common(metric, labels)
-        if found is None:
+        common = self._common(metric, labels)
+        if common is None:
             return dict.fromkeys(labels), 0
-        rule, _, chunks = found
-        known = np.logical_and.reduce(
+        rule, _, chunks = common
+        defined = np.logical_and.reduce(
             [np.isfinite(chunk[name]).any(axis=1) for chunk in chunks for name in rule.defining]
         )
         reduction, values = rule.reduction(chunks, self.choices), Values()
         for label, chunk in zip(labels, chunks, strict=True):
-            rows = reduction.columns({name: column[known] for name, column in chunk.items()})
+            rows = reduction.columns({name: column[defined] for name, column in chunk.items()})
             by_split = reduction.values(rows.sum(axis=0))
             mean = float(by_split.mean()) if by_split.size else np.nan
             values[label] = None if np.isnan(mean) else mean
-        return values, int(known.sum())
+        return values, int(defined.sum())
 
     def _common(
         self, metric: str, labels: Sequence[str]
@@ -165,21 +165,21 @@ class ItemEvidence:
         """Return the rule of a metric, and the groups and statistics of the common items."""
         systems = [self.systems[label] for label in labels]
         rule = _rule_of(metric)
-        if not all(one.values.keys() >= set(rule.columns) for one in systems):
+        if not all(system.values.keys() >= set(rule.columns) for system in systems):
             return None
-        rows = _common_rows([one.keys for one in systems])
+        rows = _common_rows([system.keys for system in systems])
         chunks: list[Chunk] = [
-            {name: one.values[name][taken] for name in rule.columns}
-            for one, taken in zip(systems, rows, strict=True)
+            {name: system.values[name][places] for name in rule.columns}
+            for system, places in zip(systems, rows, strict=True)
         ]
         return rule, [systems[0].groups[i] for i in rows[0].tolist()], chunks
 
 
 def _common_rows(keys: Sequence[Sequence[Any]]) -> list[NDArray[np.int64]]:
     """Return the rows of the keys that all systems have, in the order of the first system."""
-    places = [{key: i for i, key in enumerate(one)} for one in keys]
-    shared = [key for key in keys[0] if all(key in one for one in places)]
-    return [np.array([one[key] for key in shared], dtype=np.int64) for one in places]
+    places = [{key: i for i, key in enumerate(system_keys)} for system_keys in keys]
+    shared = [key for key in keys[0] if all(key in place for place in places)]
+    return [np.array([place[key] for key in shared], dtype=np.int64) for place in places]
 
 
 # Metrics per document ----------------------------------------------------------------------
@@ -198,26 +198,26 @@ class DocumentEvidence:
     def compare(self, metric: str, first: str, second: str) -> Paired | None:
         """Compare two systems on their common documents; `None` if they lack the metric."""
         systems = self.systems[first], self.systems[second]
-        found = compare_sums(metric, *systems, self.seed, self.interval)
-        if found is not None:
-            return found
+        result = compare_sums(metric, *systems, self.seed, self.interval)
+        if result is not None:
+            return result
         return compare_values(*(self.results[label].get(metric) for label in (first, second)))
 
     def values(self, metric: str, labels: Sequence[str]) -> tuple[Values, int]:
         """Return the value of every system on their common documents, and the number of tokens."""
         systems = [self.systems[label] for label in labels]
-        if not all(metric in one.metrics for one in systems):  # over all documents of a system
-            whole = {label: self.results[label][metric] for label in labels}
-            n_tokens = min(estimate.n_items for estimate in whole.values())
-            return {label: estimate.value for label, estimate in whole.items()}, n_tokens
-        shared = set.intersection(*(set(one.names) for one in systems))
+        if not all(metric in s.metrics for s in systems):  # over all documents of a system
+            overall = {label: self.results[label][metric] for label in labels}
+            n_tokens = min(estimate.n_items for estimate in overall.values())
+            return {label: estimate.value for label, estimate in overall.items()}, n_tokens
+        shared = set.intersection(*(set(system.names) for system in systems))
         if not shared:
             return dict.fromkeys(labels), 0
-        rows = [[i for i, name in enumerate(one.names) if name in shared] for one in systems]
+        rows = [[i for i, name in enumerate(system.names) if name in shared] for system in systems]
         values = Values()
-        for label, one, taken in zip(labels, systems, rows, strict=True):
-            sums = one.metrics[metric]
-            value = float(sums.value(sums.table[taken].sum(axis=0)[None])[0])
+        for label, system, places in zip(labels, systems, rows, strict=True):
+            sums = system.metrics[metric]
+            value = float(sums.value(sums.table[places].sum(axis=0)[None])[0])
             values[label] = None if np.isnan(value) else value
         return values, int(systems[0].tokens[rows[0]].sum())
 
@@ -273,19 +273,19 @@ class Comparison:
 
     def as_dict(self) -> dict[str, Any]:
         """Return the JSON form printed by `--json`."""
-        found, test = self.paired, self.paired.test
+        paired, test = self.paired, self.paired.test
         return {
             "metric": self.metric,
             "first": self.first,
             "second": self.second,
-            "difference": asdict(found.difference),
+            "difference": asdict(paired.difference),
             "p": test.p if test else None,
             "p_holm": self.p_holm,
             "p_bh": self.p_bh,
             "smallest_p_holm": self.smallest,
             "test": {"method": test.method, "exact": test.exact} if test else None,
-            "effect": asdict(found.effect) if found.effect else None,
-            "reason": found.reason,
+            "effect": asdict(paired.effect) if paired.effect else None,
+            "reason": paired.reason,
             "signatures": list(self.signatures),
         }
 
@@ -307,21 +307,21 @@ class Comparison:
 def by_metric(comparisons: Sequence[Comparison]) -> dict[str, list[Comparison]]:
     """Return the family of comparisons of each metric."""
     families: dict[str, list[Comparison]] = {}
-    for one in comparisons:
-        families.setdefault(one.metric, []).append(one)
+    for comparison in comparisons:
+        families.setdefault(comparison.metric, []).append(comparison)
     return families
 
 
 def adjusted(comparisons: Sequence[Comparison]) -> Iterator[Comparison]:
     """Yield the comparisons with p-values adjusted within each metric."""
     for family in by_metric(comparisons).values():
-        tests = [one.paired.test for one in family]
+        tests = [comparison.paired.test for comparison in family]
         p_values = [test.p if test else None for test in tests]
         # Holm's adjustment is monotone: the smallest p-values give the smallest adjusted ones.
         smallest = holm([test.smallest if test else None for test in tests])
         rows = zip(family, holm(p_values), benjamini_hochberg(p_values), smallest, strict=True)
-        for one, by_holm, by_bh, least in rows:
-            yield replace(one, p_holm=by_holm, p_bh=by_bh, smallest=least)
+        for comparison, by_holm, by_bh, least in rows:
+            yield replace(comparison, p_holm=by_holm, p_bh=by_bh, smallest=least)
 
 
 def order_of(metric: str, family: Sequence[Comparison]) -> tuple[str, ...]:
@@ -330,10 +330,10 @@ def order_of(metric: str, family: Sequence[Comparison]) -> tuple[str, ...]:
     if direction is None:
         return ()
     gaps: dict[str, list[float]] = {}
-    for one in family:
-        if one.value is not None:
-            gaps.setdefault(one.first, []).append(one.value)
-            gaps.setdefault(one.second, []).append(-one.value)
+    for comparison in family:
+        if comparison.value is not None:
+            gaps.setdefault(comparison.first, []).append(comparison.value)
+            gaps.setdefault(comparison.second, []).append(-comparison.value)
     means = {label: sum(values) / len(values) for label, values in gaps.items()}
     return tuple(sorted(means, key=lambda name: means[name], reverse=direction == "higher"))
 
@@ -345,9 +345,9 @@ def letters_of(
 
     Empty if the metric has no direction, or if a pair has no test that could be significant.
     """
-    if not order or not all(one.is_decided(alpha) for one in family):
+    if not order or not all(c.is_decided(alpha) for c in family):
         return {}
-    p_values = {frozenset((one.first, one.second)): one.p_holm for one in family}
+    p_values = {frozenset((c.first, c.second)): c.p_holm for c in family}
     return letters(order, different_pairs(p_values, alpha))
 
 
@@ -438,8 +438,8 @@ def _pair_statistics(pair: Pair) -> list[float]:
     values = {name: registry.find("metrics", name)(pair) for name in MATCHED_PAIRWISE}
     agreement = Agreement.of(pair)
     values |= agreement.columns() if agreement else {}
-    known = (values.get(name) for name in MATCHED_STATISTICS)
-    return [np.nan if value is None else value for value in known]
+    row = (values.get(name) for name in MATCHED_STATISTICS)
+    return [np.nan if value is None else value for value in row]
 
 
 def _signed(member: ComparedSystem, sizes: Sequence[int], seed: int) -> ComparedSystem:

@@ -174,12 +174,12 @@ def predict(work: Work, parameters: float, machine: Machine, measured: Measured 
 def tokens(work: Work, measured: Measured = MEASURED) -> float:
     """The tokens that the model reads: the contexts', and those of the tree or of the samples."""
     if work.samples is None:
-        more = measured.exact_tree
+        new_tokens = measured.exact_tree
     elif work.new_tokens is not None:
-        more = float(work.samples * work.new_tokens)
+        new_tokens = float(work.samples * work.new_tokens)
     else:
-        more = measured.mc_tree * math.pow(work.samples, measured.mc_power)
-    return work.contexts * (work.context_tokens + more)
+        new_tokens = measured.mc_tree * math.pow(work.samples, measured.mc_power)
+    return work.contexts * (work.context_tokens + new_tokens)
 
 
 def gpus_for(weights: float, device: Device) -> int:
@@ -189,8 +189,8 @@ def gpus_for(weights: float, device: Device) -> int:
 
 def parse_parameters(text: str) -> float:
     """The number of parameters, written as 135M or 70B."""
-    found = re.fullmatch(r"([0-9]{1,15}(?:\.[0-9]{1,6})?)([KMBT]?)", text.strip().upper())
-    number = float(found[1]) * _UNITS.get(found[2], 1) if found else 0.0
+    match = re.fullmatch(r"([0-9]{1,15}(?:\.[0-9]{1,6})?)([KMBT]?)", text.strip().upper())
+    number = float(match[1]) * _UNITS.get(match[2], 1) if match else 0.0
     if not 1 <= number <= 1e15:
         problem = f"--parameters {quoted(text, 40)} is not a number of parameters"
         raise UsageError(f"{problem}; write 135M or 70B.")
@@ -200,8 +200,8 @@ def parse_parameters(text: str) -> float:
 def device_named(name: str, dtype: str) -> Device:
     """The known device of this name, if it supports the number format."""
     if name not in DEVICES:
-        known = ", ".join(DEVICES)
-        raise UsageError(f"the cost of --device {quoted(name, 40)} is not known; use {known}.")
+        names = ", ".join(DEVICES)
+        raise UsageError(f"the cost of --device {quoted(name, 40)} is not known; use {names}.")
     formats = DEVICES[name].flops or {"float32": 0.0}
     if dtype not in formats:
         problem = f"the cost of --dtype {quoted(dtype, 40)} on {name} is not known"
@@ -221,8 +221,8 @@ def designs(
 ) -> list[tuple[Work, float, Machine, Cost]]:
     """Every combination with its cost."""
     return [
-        (asked, number, machine, predict(asked, number, machine))
+        (sized, number, machine, predict(sized, number, machine))
         for number in parameters
-        for asked in (replace(work, samples=size) for size in sizes)
+        for sized in (replace(work, samples=size) for size in sizes)
         for machine in machines
     ]

@@ -40,10 +40,10 @@ class Distinguished:
 
     def share(self, p_values: Sequence[float | None], seed: int) -> tuple[float, Interval | None]:
         """The share of tested contexts with p ≤ `ALPHA`, and its interval unless all agree."""
-        known = [(c, p) for c, p in zip(self.cases, p_values, strict=True) if p is not None]
-        significant = np.array([p <= ALPHA for _, p in known], dtype=np.float64)
+        tested = [(c, p) for c, p in zip(self.cases, p_values, strict=True) if p is not None]
+        significant = np.array([p <= ALPHA for _, p in tested], dtype=np.float64)
         share = float(significant.mean())
-        interval = mean_interval(significant, [case.pair.group for case, _ in known], seed)
+        interval = mean_interval(significant, [case.pair.group for case, _ in tested], seed)
         return share, interval if 0 < share < 1 else None
 
 
@@ -53,14 +53,14 @@ def run(cases: Iterable[Case], seed: int) -> Study:
     model = distinguish(all_cases, seed)
     if not any(model.tests):
         raise UsageError("distinguish needs a context with answers and draws; there is none.")
-    found = {"model": model}
+    results = {"model": model}
     people = distinguish_people(all_cases, seed)
     if any(people.tests):
-        found["people, half v half"] = people
-    samples = {name: [p for p in one.p_values if p is not None] for name, one in found.items()}
+        results["people, half v half"] = people
+    samples = {name: [p for p in r.p_values if p is not None] for name, r in results.items()}
     label, title = "p-value, by context", "Do model and people differ?"
     figures = {"distinguish_p_values": histograms(title, label, samples, _EDGES)}
-    return Study("distinguish", (_table(found, seed), _farthest(model)), figures)
+    return Study("distinguish", (_table(results, seed), _farthest(model)), figures)
 
 
 def distinguish(cases: Sequence[Case], seed: int) -> Distinguished:
@@ -98,13 +98,13 @@ def _test_people(case: Case, seed: int) -> ItemTest | None:
 
 
 def _on(words: Sequence[str], side: Categorical, n: int) -> NDArray[np.float64]:
-    known = side.as_dict()
-    return np.array([known.get(word, 0.0) for word in words]) * n
+    mass = side.as_dict()
+    return np.array([mass.get(word, 0.0) for word in words]) * n
 
 
-def _table(found: dict[str, Distinguished], seed: int) -> Table:
+def _table(results: dict[str, Distinguished], seed: int) -> Table:
     columns = ("against people", "contexts", "differ (FDR)", "p ≤ .05", "exact", "untested")
-    rows = tuple(_row(name, one, seed) for name, one in found.items())
+    rows = tuple(_row(name, result, seed) for name, result in results.items())
     notes = (
         "One permutation test per context (squared distance; could both sides be one population?); "
         "exact probabilities of a model are tested by draws from them.",
@@ -117,17 +117,17 @@ def _table(found: dict[str, Distinguished], seed: int) -> Table:
     return Table("Contexts on which model and people differ", columns, rows, notes)
 
 
-def _row(name: str, found: Distinguished, seed: int) -> tuple[str, ...]:
-    tests = [test for test in found.tests if test]
-    both = (found.share(found.adjusted, seed), found.share(found.p_values, seed))
+def _row(name: str, result: Distinguished, seed: int) -> tuple[str, ...]:
+    tests = [test for test in result.tests if test]
+    both = (result.share(result.adjusted, seed), result.share(result.p_values, seed))
     shares = (f"{share:.3f} {interval_text(ends) if ends else '[–]'}" for share, ends in both)
-    exact, untested = sum(test.exact for test in tests), len(found.tests) - len(tests)
+    exact, untested = sum(test.exact for test in tests), len(result.tests) - len(tests)
     return (name, str(len(tests)), *shares, str(exact), str(untested))
 
 
-def _farthest(found: Distinguished) -> Table:
+def _farthest(result: Distinguished) -> Table:
     """The contexts with the lowest p-values; ties are ordered by distance, largest first."""
-    results = zip(found.cases, found.tests, found.adjusted, strict=True)
+    results = zip(result.cases, result.tests, result.adjusted, strict=True)
     tested = [(case, test.p, adjusted or 0.0) for case, test, adjusted in results if test]
     tested.sort(key=lambda row: (row[1], -tvd(row[0].pair)))
     rows = []

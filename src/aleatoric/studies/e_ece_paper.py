@@ -77,12 +77,12 @@ def read_rows(path: Path) -> Columns:
 
 def errors(columns: Columns, heads: Columns | None, bins: int, seed: int) -> dict[str, Estimate]:
     """Return the errors of Table 2 with intervals over sentences; `sce` needs the heads."""
-    found = {"ece": _with_interval(columns, "p_hat", "a_hat", bins, seed)}
+    estimates = {"ece": _with_interval(columns, "p_hat", "a_hat", bins, seed)}
     values = {} if heads is None else {"sce": sce_of_heads(columns, heads, bins)}
     values |= predicted_errors(columns, bins)
     counts = len(columns["token"]), len(np.unique(columns["sentence"]))
-    found |= {metric: Estimate(value, None, *counts) for metric, value in values.items()}
-    return found | {
+    estimates |= {metric: Estimate(value, None, *counts) for metric, value in values.items()}
+    return estimates | {
         metric: _with_interval(columns, f"p_{scheme}", f"a_{scheme}", bins, seed)
         for metric, scheme in EXPECTED.items()
     }
@@ -109,8 +109,8 @@ def sce_of_heads(columns: Columns, heads: Columns, bins: int) -> float:
     # The reference token at the position of each head.
     width = int(columns["position"].max()) + 1
     places = columns["sentence"].astype(np.int64) * width + columns["position"]
-    wanted = heads["head_sentence"].astype(np.int64) * width + heads["head_position"]
-    reference = columns["token"][np.searchsorted(places, wanted)]
+    head_places = heads["head_sentence"].astype(np.int64) * width + heads["head_position"]
+    reference = columns["token"][np.searchsorted(places, head_places)]
     correct = (reference == heads["head_token"]).astype(np.float64)
     place = heads["head_token"].astype(np.int64) * bins + index
     sums = bin_sums(probs, correct, place, n_classes * bins).reshape(n_classes, bins, N_COLUMNS)
@@ -150,9 +150,9 @@ def _with_interval(
     sums = sums_by_unit(columns["sentence"].astype(np.int64), confidence, accuracy, bins)
     used = sums[sums[:, :, 0].sum(axis=1) > 0]
     shape = (-1, bins, N_COLUMNS)
-    found = resample(used.reshape(len(used), -1), lambda rows: ece_of(rows.reshape(shape)), seed)
+    result = resample(used.reshape(len(used), -1), lambda rows: ece_of(rows.reshape(shape)), seed)
     value = float(ece_of(sums.sum(axis=0)))
-    return Estimate(value, found.interval, len(confidence), len(used))
+    return Estimate(value, result.interval, len(confidence), len(used))
 
 
 PRINTED_ERRORS = {
@@ -222,16 +222,16 @@ def reproduce(data: Path, rows: Path | None = None, bins: int = 15, seed: int = 
     note = _check_origin(path, text.sha256)
     heads = path.with_name(path.name.replace("rows-", "heads-"))
     classes = read_rows(heads) if heads != path and os.path.isfile(heads) else None
-    found = errors(columns, classes, bins, seed)
+    estimates = errors(columns, classes, bins, seed)
     is_word = columns["token"] != END_OF_SENTENCE
     words = errors({name: column[is_word] for name, column in columns.items()}, None, bins, seed)
     lines = tuple(
         _reproduced(metric, estimate, text.sha256, path.stem, bins, seed)
-        for metric, estimate in found.items()
+        for metric, estimate in estimates.items()
     )
     table = to_table(columns)
     tables = (
-        _table_2(found, words, note, bins),
+        _table_2(estimates, words, note, bins),
         _table_1(columns, bins),
         _table_3(intrinsic.run_intrinsic(table, seed, bins).tables[0]),
         *(_table_4(ours) for ours in stability.run(table, seed, bins).tables),
@@ -286,15 +286,15 @@ def _reproduced(
     estimator = "whole-space" if metric in EXPECTED else "teacher-forced"
     system, scheme = f"translation@{model}", EXPECTED.get(metric, "none")
     choices = {"bins": str(bins), "closed": "at-1", "eos": "scored"}
-    made = ("multi30k_test2016", sha256, system, scheme, estimator, choices)
+    origin = ("multi30k_test2016", sha256, system, scheme, estimator, choices)
     size = (str(estimate.n_items), seed, metric, aleatoric.__version__)
-    result = Result("translation", metric, Signature(*made, *size), estimate)
+    result = Result("translation", metric, Signature(*origin, *size), estimate)
     return ReproducedResult(None if printed is None else printed / 100, result)
 
 
-def _table_2(found: dict[str, Estimate], words: dict[str, Estimate], note: str, bins: int) -> Table:
+def _table_2(ours: dict[str, Estimate], words: dict[str, Estimate], note: str, bins: int) -> Table:
     rows = []
-    for metric, estimate in found.items():
+    for metric, estimate in ours.items():
         printed, ends = _printed_error(metric), estimate.interval
         paper = "–" if printed is None else f"{printed:.2f}"
         interval = "–" if ends is None else f"[{100 * ends.low:.2f}, {100 * ends.high:.2f}]"
@@ -304,7 +304,7 @@ def _table_2(found: dict[str, Estimate], words: dict[str, Estimate], note: str, 
         "sce: over all classes (Nixon et al. 2019), tiny by its 1/K; _predicted: the mean over "
         "predicted classes of the class's own error; _weighted: the same, classes weighted by "
         "their numbers of tokens. The paper does not say how it averages; nearest to the printed: "
-        f"{_nearest(found, 'sce')}, {_nearest(found, 'ace')}.",
+        f"{_nearest(ours, 'sce')}, {_nearest(ours, 'ace')}.",
         note,
     )
     columns = ("metric", "printed", "ours", "[low, high]", "without sentence ends")
@@ -333,10 +333,10 @@ def _table_3(ours: Table) -> Table:
     return Table("e-ECE, Table 3: intrinsic uncertainty", columns, tuple(rows), ours.notes)
 
 
-def _nearest(found: dict[str, Estimate], metric: str) -> str:
+def _nearest(ours: dict[str, Estimate], metric: str) -> str:
     """Return the form of a class-wise error nearest to the printed value, with its difference."""
     forms = (metric, *(metric + form for form in CLASSWISE_FORMS))
-    values = {name: 100 * (found[name].value or 0.0) for name in forms if name in found}
+    values = {name: 100 * (ours[name].value or 0.0) for name in forms if name in ours}
     gaps = {name: value - PRINTED_ERRORS[metric] for name, value in values.items()}
     nearest = min(gaps, key=lambda name: abs(gaps[name]))
     return f"{nearest} ({gaps[nearest]:+.1f})"

@@ -223,9 +223,9 @@ def _kernels(sample: NDArray[np.float64]) -> gaussian_kde:
     if len(sample) <= 2 * N_KERNELS:
         return gaussian_kde(sample)
     counts, edges = np.histogram(sample, N_KERNELS)
-    totals, some = np.histogram(sample, edges, weights=sample)[0], counts > 0
-    means, counts = totals[some] / counts[some], counts[some]
-    # As wide as the sample's own: scipy takes weights for a smaller sample, of more spread.
+    totals, filled = np.histogram(sample, edges, weights=sample)[0], counts > 0
+    means, counts = totals[filled] / counts[filled], counts[filled]
+    # Keep the sample's width: scipy treats weights as a smaller sample with a larger spread.
     spread = np.var(sample, ddof=1) / np.cov(means, aweights=counts)
     return gaussian_kde(means, len(sample) ** (-1 / 5) * spread**0.5, counts)
 

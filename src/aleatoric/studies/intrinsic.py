@@ -39,12 +39,12 @@ def run_intrinsic(table: TokenTable, seed: int, bins: int = 15) -> Study:
     """The study: Table 3 of the paper, and d by quartile of entropy as a figure."""
     if len(table.uncertainty) < N_PARTS:
         raise UsageError(f"intrinsic needs at least {N_PARTS} tokens.")
-    found = quartiles(table.uncertainty, table.disagreement)
+    result = quartiles(table.uncertainty, table.disagreement)
     parts = enumerate(_parts(table.uncertainty), 1)
     values = {f"Q{i}": _drawn(table.disagreement[part]) for i, part in parts}
     label = f"quartile of the entropy of {table.uncertainty_of}"
     boxes = Boxes(_TITLE, label, _D, values, "tokens")
-    return Study("intrinsic", (_table(found, table.uncertainty_of),), {"tab3_quartiles": boxes})
+    return Study("intrinsic", (_table(result, table.uncertainty_of),), {"tab3_quartiles": boxes})
 
 
 def quartiles(entropy: Floats, d: Floats) -> Quartiles:
@@ -64,13 +64,13 @@ def _parts(entropy: Floats) -> list[NDArray[np.intp]]:
     return np.array_split(np.argsort(entropy, kind="stable"), N_PARTS)
 
 
-def _table(found: Quartiles, source: str) -> Table:
-    named = zip(found.mean_entropy, found.median_d, found.counts, strict=True)
+def _table(result: Quartiles, source: str) -> Table:
+    named = zip(result.mean_entropy, result.median_d, result.counts, strict=True)
     rows = [(f"Q{i}", f"{h:.2f}", f"{d:.4f}", str(n)) for i, (h, d, n) in enumerate(named, 1)]
     r = p_value = "–"
-    if found.r is not None and found.p_value is not None:
-        r = f"{found.r:.3f}"
-        p_value = f"p = {found.p_value:.2g}" if found.p_value > 1e-300 else "p < 1e-300"
+    if result.r is not None and result.p_value is not None:
+        r = f"{result.r:.3f}"
+        p_value = f"p = {result.p_value:.2g}" if result.p_value > 1e-300 else "p < 1e-300"
     notes = (
         f"E[H]: mean entropy in nats, of {source}; m(d): median of {_D}.",
         "r: Pearson correlation of H and d over tokens; its p-value treats tokens as independent.",
@@ -88,20 +88,20 @@ def run_frequency(table: TokenTable, seed: int, bins: int = 15) -> Study:
     bands = np.searchsorted(EDGES, counts[place], side="right") - 1
     names = [str(a) if b == a + 1 else f"{a}–{b - 1}" for a, b in pairwise(EDGES)]
     names.append(f"{EDGES[-1]}–")
-    found = {names[i]: bands == i for i in np.unique(bands)}
-    rows = tuple(_row(name, table, here) for name, here in found.items())
-    values = {name: _drawn(table.disagreement[here]) for name, here in found.items()}
+    by_band = {names[i]: bands == i for i in np.unique(bands)}
+    rows = tuple(_row(name, table, in_band) for name, in_band in by_band.items())
+    values = {name: _drawn(table.disagreement[in_band]) for name, in_band in by_band.items()}
     boxes = Boxes(_TITLE, "occurrences of the reference token", _D, values, "tokens")
     columns = ("occurrences", "tokens", "types", "median d", "mean d", "gap ECE", "gap e-ECE")
     shown = Table("Frequency", columns, rows, _FREQUENCY_NOTES)
     return Study("frequency", (shown,), {"d_by_frequency": boxes})
 
 
-def _row(name: str, table: TokenTable, here: NDArray[np.bool_]) -> tuple[str, ...]:
-    d = table.disagreement[here]
-    gap = (table.confidence - table.correct)[here].mean()
-    expected = (table.plain.confidence - table.plain.accuracy)[here].mean()
-    counts = (str(len(d)), str(len(np.unique(table.target[here]))))
+def _row(name: str, table: TokenTable, in_band: NDArray[np.bool_]) -> tuple[str, ...]:
+    d = table.disagreement[in_band]
+    gap = (table.confidence - table.correct)[in_band].mean()
+    expected = (table.plain.confidence - table.plain.accuracy)[in_band].mean()
+    counts = (str(len(d)), str(len(np.unique(table.target[in_band]))))
     ds, gaps = (f"{np.median(d):.4f}", f"{d.mean():.4f}"), (f"{gap:+.4f}", f"{expected:+.4f}")
     return (name, *counts, *ds, *gaps)
 

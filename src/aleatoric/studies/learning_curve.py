@@ -130,15 +130,15 @@ def people_at(sizes: Floats, means: Floats, size: float) -> Floats:
     turn = np.maximum(turn, x[-1])
     near = np.minimum(np.log(size), turn)
     beyond = np.maximum(np.log(size) - turn, 0.0) * _STEEPEST
-    found: Floats = np.exp(bent * near**2 + slope * near + level + beyond)
-    return found
+    distance: Floats = np.exp(bent * near**2 + slope * near + level + beyond)
+    return distance
 
 
 def _fitted(design: Floats, means: Floats) -> Floats:
     """Least squares of log means, (coefficients, ...)."""
     logs = np.log(np.maximum(means, 1e-12)).reshape(-1, means.shape[-1]).T
-    found = np.linalg.lstsq(design, logs, rcond=None)[0]
-    shaped: Floats = found.reshape(design.shape[1], *means.shape[:-1]).astype(np.float64)
+    solution = np.linalg.lstsq(design, logs, rcond=None)[0]
+    shaped: Floats = solution.reshape(design.shape[1], *means.shape[:-1]).astype(np.float64)
     return shaped
 
 
@@ -154,8 +154,8 @@ def model_at(people: Floats, model: Floats, people_then: Floats) -> Floats:
     scatter = np.maximum((away**2).sum(axis=-1), 1e-18)
     slope = np.maximum((away * y).sum(axis=-1) / scatter, 0.0)
     squared = y.mean(axis=-1) + slope * (people_then**2 - x.mean(axis=-1))
-    found: Floats = np.sqrt(np.maximum(squared, 0.0))
-    return found
+    distance: Floats = np.sqrt(np.maximum(squared, 0.0))
+    return distance
 
 
 def _points(curves: Curves, seed: int) -> Iterator[CurvePoint]:
@@ -173,11 +173,11 @@ def _value(
     def at(sums: Floats) -> Floats:
         return _curve(curves, sums, size)[which]
 
-    whole = min(1.0, float(at(curves.sums.sum(axis=0)[None])[0]))
+    value = min(1.0, float(at(curves.sums.sum(axis=0)[None])[0]))
     if size is None and which == 0:
         return 0.0, None  # infinite samples of one population do not differ
     interval = resample(curves.sums, at, seed).interval
-    return whole, interval and cut_at(interval, whole, 0.0, 1.0)
+    return value, interval and cut_at(interval, value, 0.0, 1.0)
 
 
 def _curve(curves: Curves, sums: Floats, size: int | None) -> tuple[Floats, Floats]:

@@ -51,23 +51,23 @@ class PaperCell:
     corrected: Result | None
 
     def as_dict(self) -> dict[str, Any]:
-        """For `--json`: the corrected result, with the other two values beside it."""
+        """Return the JSON form: the corrected result, with the printed value and the paper's."""
         named = {"system": self.system, "metric": self.metric}
-        found = self.corrected.as_dict() if self.corrected else {}
+        corrected = self.corrected.as_dict() if self.corrected else {}
         paper = self.paper.as_dict() if self.paper else None
-        return {**named, **found, "printed": self.printed, "paper": paper}
+        return {**named, **corrected, "printed": self.printed, "paper": paper}
 
 
 def reproduce(data: Path, seed: int = 0, track: Track[Any] = quietly) -> list[PaperCell]:
     """Score every recorded system of a folder under both protocols."""
     corpus, models = find_files(data)
-    found: dict[str, dict[tuple[str, str], Result]] = {}
+    by_protocol: dict[str, dict[tuple[str, str], Result]] = {}
     with tempfile.TemporaryDirectory() as scratch:
         for protocol in PROTOCOLS:
             job = WordJob(str(corpus), models, protocol=protocol, seed=seed)
             with run_job(job, Path(scratch) / protocol, Monitor(track)) as store:
-                found[protocol] = {(r.system, r.metric): r for r in results(store)}
-    return _cells(found)
+                by_protocol[protocol] = {(r.system, r.metric): r for r in results(store)}
+    return _cells(by_protocol)
 
 
 def find_files(data: Path) -> tuple[Path, tuple[str, ...]]:
@@ -96,16 +96,16 @@ def to_table(cells: Iterable[PaperCell]) -> Table:
     return Table("Predict the Next Word, Table 1", columns, tuple(rows), NOTES)
 
 
-def _cells(found: dict[str, dict[tuple[str, str], Result]]) -> list[PaperCell]:
-    systems = list(dict.fromkeys(system for system, _ in found["corrected"]))
-    known = [name for name in PRINTED if name in systems]
+def _cells(by_protocol: dict[str, dict[tuple[str, str], Result]]) -> list[PaperCell]:
+    systems = list(dict.fromkeys(system for system, _ in by_protocol["corrected"]))
+    printed = [name for name in PRINTED if name in systems]
     others = [name for name in systems if name not in PRINTED]
     return [
         PaperCell(
-            *key, PRINTED.get(key[0], {}).get(key[1]), *(found[p].get(key) for p in PROTOCOLS)
+            *key, PRINTED.get(key[0], {}).get(key[1]), *(by_protocol[p].get(key) for p in PROTOCOLS)
         )
-        for key in product((*known, *others), METRICS)
-        if key in found["corrected"]
+        for key in product((*printed, *others), METRICS)
+        if key in by_protocol["corrected"]
     ]
 
 

@@ -41,8 +41,8 @@ def split_tvds(cases: Iterable[Case], seed: int, n_splits: int = N_SPLITS) -> Sp
     usable = tuple(case for case in cases if len(case.item.responses) >= 2)
     if not usable:
         raise UsageError("this study needs a context with at least two answers; there is none.")
-    found = np.array([_tvds(case, seed, n_splits) for case in usable])
-    return SplitTVDs(usable, found[:, 0], found[:, 1], found[:, 2])
+    tvds = np.array([_tvds(case, seed, n_splits) for case in usable])
+    return SplitTVDs(usable, tvds[:, 0], tvds[:, 1], tvds[:, 2])
 
 
 def halves_of(case: Case, seed: int, n_splits: int = N_SPLITS) -> control.Halves:
@@ -55,8 +55,8 @@ def halves_of(case: Case, seed: int, n_splits: int = N_SPLITS) -> control.Halves
 
 def model_tvd(model: Categorical, words: Sequence[str], targets: Floats) -> Floats:
     """TVD of a model to each row of `targets`, shares of `words`; its other mass is disjoint."""
-    known = model.as_dict()
-    shares = np.array([known.get(word, 0.0) for word in words])
+    mass = model.as_dict()
+    shares = np.array([mass.get(word, 0.0) for word in words])
     outside = max(0.0, sum(model.probs) + model.rest - float(shares.sum()))
     distance: Floats = (np.abs(targets - shares).sum(axis=1) + outside) / 2
     return distance
@@ -66,8 +66,8 @@ def mean_interval(values: Floats, groups: Sequence[str], seed: int) -> Interval 
     """The group-bootstrap interval of a mean of values in [0, 1], cut at these bounds."""
     sums = GroupSums()
     sums.add(list(groups), np.column_stack([values, np.ones(len(values))]))
-    found = resample(sums.table, lambda total: total[:, 0] / total[:, 1], seed).interval
-    return found and cut_at(found, float(np.mean(values)), 0.0, 1.0)
+    interval = resample(sums.table, lambda total: total[:, 0] / total[:, 1], seed).interval
+    return interval and cut_at(interval, float(np.mean(values)), 0.0, 1.0)
 
 
 def interval_text(interval: Interval | None, form: str = ".3f") -> str:

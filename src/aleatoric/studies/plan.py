@@ -95,9 +95,9 @@ class Grid:
 
     def check(self) -> None:
         """Refuse groups of impossible size."""
-        asked = self.contexts_per_group
-        if asked is not None and not 1 <= asked <= MOST_CONTEXTS:
-            problem = f"--contexts-per-group {asked:g} is not a size of a group"
+        size = self.contexts_per_group
+        if size is not None and not 1 <= size <= MOST_CONTEXTS:
+            problem = f"--contexts-per-group {size:g} is not a size of a group"
             raise UsageError(f"{problem}; give 1 to {MOST_CONTEXTS:.0f}.")
 
 
@@ -126,10 +126,10 @@ class Known:
 
 @dataclass(frozen=True)
 class PlanSource:
-    """Where variances come from, with the sizes around which designs are tried."""
+    """A source of variances, with the sizes around which designs are tried."""
 
     name: str
-    """What is planned for, and from what."""
+    """The planned quantity and its source."""
     people: int
     """People per context."""
     samples: Size
@@ -220,11 +220,11 @@ def predicted(known: Known, design: Design) -> tuple[float, Interval | None]:
     if spread is None or not error:
         return error, None
     plain = float(spread.errors(spread.table.sum(axis=0), design))
-    found = error_interval(spread, design)
-    if found is None or not plain:
+    interval = error_interval(spread, design)
+    if interval is None or not plain:
         return error, None
     scale = error / plain  # the second system of a difference may be assumed
-    return error, replace(found, low=found.low * scale, high=found.high * scale)
+    return error, replace(interval, low=interval.low * scale, high=interval.high * scale)
 
 
 def _row(known: Known, design: Design, target: Target) -> PlanRow:
@@ -274,21 +274,21 @@ class Assumptions:
     @classmethod
     def parse(cls, texts: Sequence[str]) -> Assumptions:
         """Parse `name=value`, several separated by commas or in several texts."""
-        given: dict[str, float] = {}
+        numbers: dict[str, float] = {}
         for text in ",".join(texts).split(","):
             name, _, value = text.strip().partition("=")
             if name not in _MEANING:
-                known = ", ".join(_MEANING)
-                raise UsageError(f"there is no assumption {quoted(name, 40)}; use {known}.")
-            if name in given:
+                names = ", ".join(_MEANING)
+                raise UsageError(f"there is no assumption {quoted(name, 40)}; use {names}.")
+            if name in numbers:
                 raise UsageError(f"--assume gives {name} twice; give it once.")
-            given[name] = _number(name, value)
-        support = given.pop("support", cls().support)
+            numbers[name] = _number(name, value)
+        support = numbers.pop("support", cls().support)
         if support != int(support):
             raise UsageError(f"support={support:g} cannot be: {_MEANING['support']}.")
-        found = cls(**given, support=int(support))
-        found._check()
-        return found
+        assumptions = cls(**numbers, support=int(support))
+        assumptions._check()
+        return assumptions
 
     def _check(self) -> None:
         limits = {
@@ -327,11 +327,11 @@ def assumed_source(
         # People's words follow Zipf's law; the model's distance is mass on words of its own.
         shares = zipf(assumed.support, assumed.entropy)
         typical = Sides(Side(shares, None), (Side((1 - assumed.tvd) * shares, None),))
-        found = noise(typical, people, samples, rng, times=N_SAMPLES)
+        sampled = noise(typical, people, samples, rng, times=N_SAMPLES)
         between, within = assumed.icc * assumed.sd**2, (1 - assumed.icc) * assumed.sd**2
         at_sizes = {}
         for (i, n), (j, m) in product(enumerate(people), enumerate(samples)):
-            noises = (max(0.0, float(part[i, j])) for part in (found.people, found.samples))
+            noises = (max(0.0, float(part[i, j])) for part in (sampled.people, sampled.samples))
             parts = Variances(between, within, *noises)
             at_sizes[n, m] = Known(parts if correlation is None else parts.paired(correlation))
         return at_sizes
@@ -352,8 +352,8 @@ def zipf(support: int, entropy: float) -> Floats:
 
     def excess(steepness: float) -> float:
         probs = normed(steepness)
-        known = probs[probs > 0]
-        return float(-(known * np.log2(known)).sum()) - entropy
+        positive = probs[probs > 0]
+        return float(-(positive * np.log2(positive)).sum()) - entropy
 
     if support == 1 or excess(0.0) <= 0:
         return normed(0.0)

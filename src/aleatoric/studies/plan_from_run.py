@@ -43,13 +43,13 @@ def source_of(
     """The variances of a pilot; with a `correlation`, of its difference to an assumed system."""
 
     def known(people: Sequence[int], samples: Sequence[Size]) -> Mapping[Sizes, Known]:
-        found = {}
+        at_sizes = {}
         for (n, m), spread in pilot.spreads(people, samples).items():
             parts = spread.parts(spread.table.sum(axis=0))
             if correlation is not None:
                 parts = parts.paired(correlation)
-            found[n, m] = Known(parts, spread, pilot.is_beyond(n, [m]), pilot.is_far(n))
-        return found
+            at_sizes[n, m] = Known(parts, spread, pilot.is_beyond(n, [m]), pilot.is_far(n))
+        return at_sizes
 
     sizes = (pilot.people, pilot.samples, pilot.n_groups, pilot.crowding)
     return PlanSource(name, *sizes, known, notes, split)
@@ -116,18 +116,18 @@ def _split(contexts: Sequence[Context]) -> VarianceParts | None:
 
 
 def _chosen(store: Store, system: str | None, against: str | None, differs: bool) -> list[str]:
-    known = model_systems(store)
+    models = model_systems(store)
     for name in (system, against):
-        if name is not None and name not in known:
-            listed = ", ".join(known) or "none"
+        if name is not None and name not in models:
+            listed = ", ".join(models) or "none"
             raise UsageError(f"{store.path}: has no model {name!r}; its models: {listed}.")
-    if not known:
+    if not models:
         raise UsageError(f"{store.path}: has no model to plan for; give one to word, or --assume.")
-    if system is None and len(known) > 1 and not (differs and len(known) == 2):
-        raise UsageError(f"{store.path}: name one system with --system: {', '.join(known)}.")
-    first = system or known[0]
-    if against is None and differs and len(known) == 2:
-        against = next(name for name in known if name != first)
+    if system is None and len(models) > 1 and not (differs and len(models) == 2):
+        raise UsageError(f"{store.path}: name one system with --system: {', '.join(models)}.")
+    first = system or models[0]
+    if against is None and differs and len(models) == 2:
+        against = next(name for name in models if name != first)
     return [first, against] if against is not None else [first]
 
 
@@ -138,9 +138,9 @@ def _contexts(store: Store, names: Sequence[str]) -> Iterator[Context]:
         for name in names
     ]
     for item_id in by_system[0]:
-        found = [by_id[item_id] for by_id in by_system if item_id in by_id]
-        if len(found) == len(names):
-            yield context_of(found)
+        answered = [by_id[item_id] for by_id in by_system if item_id in by_id]
+        if len(answered) == len(names):
+            yield context_of(answered)
 
 
 def context_of(found: Sequence[Case]) -> Context:
@@ -166,14 +166,14 @@ def _truth(people: Categorical, models: Sequence[Categorical]) -> Sides:
     shares = np.array([*people.probs]) * (1 - unseen)
     mass = np.concatenate([shares, unseen * mean / mean.sum()])
     shares_of = [np.array([model.as_dict().get(word, 0.0) for word in words]) for model in models]
-    return Sides(Side(mass, None), tuple(Side(known, None) for known in shares_of))
+    return Sides(Side(mass, None), tuple(Side(probs, None) for probs in shares_of))
 
 
 def _other_words(people: Categorical, models: Sequence[Categorical]) -> dict[str, float]:
     """The most likely words that only models give, with their probability summed over models."""
-    human, found = people.as_dict(), dict[str, float]()
+    human, totals = people.as_dict(), dict[str, float]()
     for model in models:
         for word, p in model.as_dict().items():
             if word not in human and p > 0:
-                found[word] = found.get(word, 0.0) + p
-    return dict(sorted(found.items(), key=lambda pair: (-pair[1], pair[0]))[:MOST_OTHER_WORDS])
+                totals[word] = totals.get(word, 0.0) + p
+    return dict(sorted(totals.items(), key=lambda pair: (-pair[1], pair[0]))[:MOST_OTHER_WORDS])

@@ -81,7 +81,7 @@ class ControlLine:
     result: Result
 
     def as_dict(self) -> dict[str, Any]:
-        """For `--json`."""
+        """Return the JSON form printed by `--json`."""
         facts = {"corpus": self.corpus, "protocol": self.protocol, "printed": self.printed}
         return self.result.as_dict() | facts
 
@@ -93,13 +93,13 @@ class PairCheck:
     corpus: str
     item_id: str
     distances: tuple[float, ...]
-    """Of pairs i < j in reading order."""
+    """Distances of pairs i < j, row by row."""
     control: Mapping[str, float]
     worst: float | None
     """The largest difference from the recorded distances, if there are any."""
 
     def as_dict(self) -> dict[str, Any]:
-        """For `--json`."""
+        """Return the JSON form printed by `--json`."""
         facts = {"corpus": self.corpus, "id": self.item_id, "worst": self.worst}
         return facts | {"distances": list(self.distances)}
 
@@ -112,7 +112,7 @@ class ControlReproduction:
     pairs: tuple[PairCheck, ...]
 
     def as_dict(self) -> dict[str, Any]:
-        """For `--json`."""
+        """Return the JSON form printed by `--json`."""
         results = [line.as_dict() for line in self.lines]
         return {"results": results, "pairs": [check.as_dict() for check in self.pairs]}
 
@@ -126,14 +126,14 @@ def reproduce(
     track: Track[Any] = quietly,
 ) -> ControlReproduction:
     """The human control of every corpus in a folder, under each protocol."""
-    splitting, known = splitting or Splitting(), _recorded(data, recorded)
+    splitting, recordings = splitting or Splitting(), _recorded(data, recorded)
     lines: list[ControlLine] = []
     pairs: list[PairCheck] = []
     for corpus, protocol in product(find_corpora(data), protocols):
         scores = score(corpus, protocol, probes, splitting, track)
         lines += _lines(corpus, protocol, scores, splitting)
         if protocol == "paper":
-            pairs += _checks(corpus.name, scores, known)
+            pairs += _checks(corpus.name, scores, recordings)
     return ControlReproduction(tuple(lines), tuple(pairs))
 
 
@@ -154,9 +154,9 @@ def find_corpora(data: Path) -> list[MultiRef]:
     if not paths:
         fix = "put asset_valid.jsonl.gz or wmt14-en-de.extra_refs.gz there"
         raise DataError.at(data, None, "holds no corpus of texts", fix)
-    found = [open_text_corpus(f"{sniff_texts(path)}:{path}") for path in paths]
+    corpora = [open_text_corpus(f"{sniff_texts(path)}:{path}") for path in paths]
     order = list(PRINTED)
-    return sorted(found, key=lambda c: order.index(c.name) if c.name in order else len(order))
+    return sorted(corpora, key=lambda c: order.index(c.name) if c.name in order else len(order))
 
 
 def to_tables(found: ControlReproduction) -> list[Table]:
@@ -193,12 +193,12 @@ class ControlScores:
 
     def values(self) -> dict[str, Floats]:
         """Statistic -> value per input, NaN if undefined."""
-        found = {}
+        columns = {}
         for name, parts in self.parts.items():
-            found[name] = np.full(len(self.groups), np.nan)
+            columns[name] = np.full(len(self.groups), np.nan)
             for rows, values in parts:
-                found[name][rows] = values
-        return found
+                columns[name][rows] = values
+        return columns
 
 
 def _tools(corpus: MultiRef, protocol: str) -> Tools:
@@ -231,13 +231,13 @@ def score(
 def _control(protocol: str | None, splitting: Splitting, inputs: Inputs) -> dict[str, Floats]:
     """mean_H and, under a protocol, the control's divergences, by input."""
     human = _pairs(inputs.matrices)
-    found, divergences = {"mean_H": mean(human)}, {"w1": registry.find("divergences", "w1")}
+    statistics, divergences = {"mean_H": mean(human)}, {"w1": registry.find("divergences", "w1")}
     if protocol is None:
-        return found
+        return statistics
     if protocol == "corrected":
-        return found | corrected_batch(inputs, divergences, splitting)
+        return statistics | corrected_batch(inputs, divergences, splitting)
     published = paper_batch(human, divergences)
-    return found | {f"{name}_M": values for name, values in published.items()}
+    return statistics | {f"{name}_M": values for name, values in published.items()}
 
 
 def _add(
@@ -258,17 +258,17 @@ def _add(
         for rows in sizes.values():
             stacked = np.stack([matrices[row] for row in rows])
             inputs = Inputs([items[row].id for row in rows], stacked, stacked.shape[1])
-            found, places = control(inputs), [start + row for row in rows]
-            for name, values in found.items():
+            statistics, places = control(inputs), [start + row for row in rows]
+            for name, values in statistics.items():
                 scores.parts.setdefault(f"{name}/{probe.name}", []).append((places, values))
             if start == 0 and probe.name == CHECKED_PROBE:
-                scores.first.append((inputs, found))
+                scores.first.append((inputs, statistics))
 
 
 def _pairs(matrices: Floats) -> Floats:
     first, second = np.triu_indices(matrices.shape[1], k=1)
-    found: Floats = matrices[:, first, second]
-    return found
+    distances: Floats = matrices[:, first, second]
+    return distances
 
 
 def _lines(
@@ -281,9 +281,9 @@ def _lines(
     for name, estimate in estimates([(scores.groups, chunk)], reductions, splitting.seed).items():
         statistic, _, probe = name.partition("/")
         choices = {"protocol": protocol, "control": control, **scores.facts[probe]}
-        made = (corpus.name, corpus.sha256, "people", "none", "people", choices)
+        origin = (corpus.name, corpus.sha256, "people", "none", "people", choices)
         size = (str(estimate.n_items), splitting.seed, name, aleatoric.__version__)
-        result = Result("control", name, Signature(*made, *size), estimate)
+        result = Result("control", name, Signature(*origin, *size), estimate)
         # The published control has no C of its own: Tables 4 and 5 repeat its row of Tables 2, 3.
         row = PRINTED.get(corpus.name, {}).get(probe, (None, None))
         printed = dict(zip(("w1_M", "dmu_M"), row, strict=True)).get(statistic)
@@ -291,32 +291,32 @@ def _lines(
     return lines
 
 
-def _recorded(data: Path, given: Path | None) -> dict[str, list[dict[str, Any]]]:
+def _recorded(data: Path, chosen: Path | None) -> dict[str, list[dict[str, Any]]]:
     """Recorded pair distances by corpus, from a given file or one near the data."""
     near = (data / RECORDED, data.resolve().parent.parent / "golden" / RECORDED)
-    path = given or next((file for file in near if os.path.isfile(file)), None)
+    path = chosen or next((file for file in near if os.path.isfile(file)), None)
     if path is None:
         return {}
     try:
         tasks = json.loads(path.read_text(encoding="utf-8"))
-        return {TASKS[task]: list(some["first5"]) for task, some in tasks.items() if task in TASKS}
+        return {TASKS[task]: list(rows["first5"]) for task, rows in tasks.items() if task in TASKS}
     except (OSError, ValueError, KeyError, TypeError, AttributeError):
         problem = "is not a file of recorded pair distances"
         raise DataError.at(path, None, problem, "name one with first5 by task") from None
 
 
 def _checks(
-    corpus: str, scores: ControlScores, known: dict[str, list[dict[str, Any]]]
+    corpus: str, scores: ControlScores, recordings: dict[str, list[dict[str, Any]]]
 ) -> Iterator[PairCheck]:
     """The first inputs of a corpus, with their differences from the recorded distances."""
-    by_id = {str(row["id"]): row["H_unigram_i<j"] for row in known.get(corpus, [])}
-    first = ((inputs, found, i) for inputs, found in scores.first for i in range(len(inputs.ids)))
-    for inputs, found, place in islice(first, SHOWN):
+    by_id = {str(row["id"]): row["H_unigram_i<j"] for row in recordings.get(corpus, [])}
+    first = ((inputs, stats, i) for inputs, stats in scores.first for i in range(len(inputs.ids)))
+    for inputs, stats, place in islice(first, SHOWN):
         distances = _pairs(inputs.matrices[place : place + 1])[0]
         other, worst = by_id.get(inputs.ids[place]), None
         if other is not None and len(other) == len(distances):
             worst = float(np.abs(np.array(other) - distances).max())
-        control = {name: float(values[place]) for name, values in found.items()}
+        control = {name: float(values[place]) for name, values in stats.items()}
         yield PairCheck(corpus, inputs.ids[place], tuple(distances.tolist()), control, worst)
 
 
@@ -331,11 +331,11 @@ def _rows_table(lines: Sequence[ControlLine]) -> Table:
     rows = []
     for corpus, metric in sorted({(line.corpus, line.result.metric) for line in lines}, key=order):
         both = [cells.get((corpus, metric, protocol)) for protocol in PROTOCOLS]
-        some = next(line for line in both if line is not None)
+        available = next(line for line in both if line is not None)
         ours = (_digits(line.result.estimate.value if line else None) for line in both)
         ends = interval_text(both[1].result.estimate.interval if both[1] else None, ".4f")
-        inputs = str(some.result.estimate.n_items)
-        rows.append((corpus, metric, _digits(some.printed), *ours, ends, inputs))
+        inputs = str(available.result.estimate.n_items)
+        rows.append((corpus, metric, _digits(available.printed), *ours, ends, inputs))
     columns = ("corpus", "metric", "printed", "paper", "corrected", "[low, high]", "inputs")
     return Table("What Comes Next?, human control", columns, tuple(rows), NOTES)
 

@@ -69,9 +69,9 @@ class Replacement:
 def run(cases: Iterable[Case], seed: int) -> Study:
     """The study: its curve, its criteria and the data of Fig. 14."""
     tvds = split_tvds(cases, seed)
-    found = replace(tvds.model, tvds.oracle, tvds.groups, seed)
-    figure = _picture(found, tvds, seed)
-    return Study("replacement", (_curve_table(found), _criteria_table(found)), figure)
+    replacement = replace(tvds.model, tvds.oracle, tvds.groups, seed)
+    figure = _picture(replacement, tvds, seed)
+    return Study("replacement", (_curve_table(replacement), _criteria_table(replacement)), figure)
 
 
 def _distance_of_splits(oracle: Floats) -> float:
@@ -85,7 +85,7 @@ def replace(model: Floats, oracle: Floats, groups: Sequence[str], seed: int) -> 
     ranks = _ranks(len(model), model.shape[1], seed)
     shares = np.round(np.arange(0, 1 + STEP / 2, STEP), 10)
     coded = [_Coded.of(model[:, s], oracle[:, s], ranks[:, s]) for s in range(model.shape[1])]
-    by_split = np.array([one.distances(shares) for one in coded])
+    by_split = np.array([split.distances(shares) for split in coded])
     points = tuple(
         _point(k, mixed(model, oracle, ranks, k), by_split[:, i], groups, seed)
         for i, k in enumerate(plain(shares))
@@ -187,25 +187,25 @@ def _smallest(distances: Floats, shares: Floats, limit: float) -> Floats:
     return shares[np.where(beyond.any(axis=1), first, 0)]
 
 
-def _curve_table(found: Replacement) -> Table:
+def _curve_table(replacement: Replacement) -> Table:
     rows = tuple(
         (f"{p.k:.0%}", f"{p.tvd:.3f}", interval_text(p.interval), f"{p.ks:.3f}", f"{p.p:.2g}")
-        for p in found.points
+        for p in replacement.points
     )
     notes = (
         "KS: distance between these TVDs and those between people, mean over splits; p: of that "
         "distance, two-sample test.",
-        interval_note(found.points[0].interval),
+        interval_note(replacement.points[0].interval),
     )
     columns = ("replaced", "TVD", "[low, high]", "KS", "p")
     return Table("k% replacement", columns, rows, notes)
 
 
-def _criteria_table(found: Replacement) -> Table:
-    limits = {"not significant": found.ks_significant, "like people": found.ks_people}
+def _criteria_table(replacement: Replacement) -> Table:
+    limits = {"not significant": replacement.ks_significant, "like people": replacement.ks_people}
     rows = tuple(
         (c.name, f"{limits[c.name]:.3f}", f"{c.k:.1%}", interval_text(c.interval, ".0%"))
-        for c in found.criteria
+        for c in replacement.criteria
     )
     notes = (
         "not significant: KS test does not reject at 5%; like people: KS no larger than between "
@@ -215,16 +215,16 @@ def _criteria_table(found: Replacement) -> Table:
     return Table("Share to replace until TVDs are distributed like people's", columns, rows, notes)
 
 
-def _picture(found: Replacement, tvds: SplitTVDs, seed: int) -> dict[str, Panels]:
+def _picture(replacement: Replacement, tvds: SplitTVDs, seed: int) -> dict[str, Panels]:
     ranks = _ranks(len(tvds.cases), tvds.model.shape[1], seed)
     densities = tuple(
         density(f"k = {k:.0%}", mixed(tvds.model, tvds.oracle, ranks, k).ravel()) for k in SHOWN
     )
-    k = plain([100 * point.k for point in found.points])
-    ks, spread = np.array([(point.ks, point.ks_spread) for point in found.points]).T
+    k = plain([100 * point.k for point in replacement.points])
+    ks, spread = np.array([(point.ks, point.ks_spread) for point in replacement.points]).T
     marks = (
-        Guide("significant at 5%", y=found.ks_significant),
-        Guide("people against people", y=found.ks_people),
+        Guide("significant at 5%", y=replacement.ks_significant),
+        Guide("people against people", y=replacement.ks_people),
     )
     left = Lines("TVD after replacing k%", "TVD to the disjoint half", "density", densities)
     ends = (plain(ks - spread), plain(ks + spread))

@@ -66,10 +66,10 @@ def run(table: TokenTable, seed: int, bins: int = 15) -> Study:
     for unit, n_units, errors in units:
         sizes = [size for size in SIZES if size <= n_units]
         subsets = draw_subsets(n_units, sizes, seed)
-        found = {name: spreads(error, full[name], subsets) for name, error in errors.items()}
-        tables.append(_table(found, full, unit, n_units))
+        by_metric = {name: spreads(error, full[name], subsets) for name, error in errors.items()}
+        tables.append(_table(by_metric, full, unit, n_units))
         if sizes:
-            pictures[_FIGURES[unit]] = _picture(found, full, unit)
+            pictures[_FIGURES[unit]] = _picture(by_metric, full, unit)
     return Study("stability", tuple(tables), pictures)
 
 
@@ -113,12 +113,12 @@ def error_of_tokens(confidence: Floats, accuracy: Floats, bins: int) -> SubsetEr
 
 def spreads(error: SubsetError, full: float, subsets: Subsets) -> list[SubsetSpread]:
     """The spread of an error over subsets of each size; `full` is its value on all units."""
-    found = []
+    by_size = []
     for size, chosen in subsets.items():
         values = np.array([error(subset) for subset in chosen])
         mean = float(values.mean())
-        found.append(SubsetSpread(size, mean, float(values.std(ddof=1)), abs(mean - full)))
-    return found
+        by_size.append(SubsetSpread(size, mean, float(values.std(ddof=1)), abs(mean - full)))
+    return by_size
 
 
 def _row(by_error: Sequence[SubsetSpread]) -> tuple[str, ...]:
@@ -127,9 +127,9 @@ def _row(by_error: Sequence[SubsetSpread]) -> tuple[str, ...]:
 
 
 def _table(
-    found: dict[str, list[SubsetSpread]], full: dict[str, float], unit: str, n_units: int
+    by_metric: dict[str, list[SubsetSpread]], full: dict[str, float], unit: str, n_units: int
 ) -> Table:
-    rows = [_row(by_error) for by_error in zip(*found.values(), strict=True)]
+    rows = [_row(by_error) for by_error in zip(*by_metric.values(), strict=True)]
     last = ("all", *(cell for value in full.values() for cell in (f"{100 * value:.2f}", "", "")))
     notes: tuple[str, ...] = (
         f"Mean, standard deviation and distance of the mean to the value on all {n_units} {unit}, "
@@ -139,15 +139,15 @@ def _table(
     )
     if not rows:
         notes = (f"{n_units} {unit} are too few for subsets of {SIZES[0]}.",)
-    columns = ("n", *(f"{name} {part}" for name in found for part in ("E", "σ", "Δ")))
+    columns = ("n", *(f"{name} {part}" for name in by_metric for part in ("E", "σ", "Δ")))
     return Table(f"Stability, subsets of {unit}", columns, (*rows, last), notes)
 
 
-def _picture(found: dict[str, list[SubsetSpread]], full: dict[str, float], unit: str) -> Lines:
+def _picture(by_metric: dict[str, list[SubsetSpread]], full: dict[str, float], unit: str) -> Lines:
     lines = []
-    for name, spreads in found.items():
-        mean, deviation = np.array([(one.mean, one.deviation) for one in spreads]).T
-        sizes = plain([one.size for one in spreads])
+    for name, spreads in by_metric.items():
+        mean, deviation = np.array([(spread.mean, spread.deviation) for spread in spreads]).T
+        sizes = plain([spread.size for spread in spreads])
         band = (plain(100 * (mean - deviation)), plain(100 * (mean + deviation)))
         lines.append(LineSeries(name, sizes, plain(100 * mean), *band))
     marks = tuple(Guide(f"{name}, all", y=100 * value) for name, value in full.items())

@@ -66,41 +66,41 @@ class AskedItem:
 
 def item(site: Site, run: OpenRun, params: Params) -> Data:
     """The page of an item, with links to the items before and after it."""
-    asked = _asked(site, run, params)
-    known = _systems_beside(site, run)
-    order = {key: place for place, key in enumerate(asked.chosen)}
-    named = sorted(known, key=lambda own: order.get(own.key, len(order)))[: N_SERIES - 1]
-    people, systems = _answers(asked, named)
+    target = _requested_item(site, run, params)
+    available = _systems_beside(site, run)
+    order = {key: place for place, key in enumerate(target.chosen)}
+    named = sorted(available, key=lambda system: order.get(system.key, len(order)))[: N_SERIES - 1]
+    people, systems = _answers(target, named)
     view = run.snapshot.view
     return {
         **run_head(site, run, "contexts"),
-        **neighbors(asked.listing, asked.place),
+        **neighbors(target.listing, target.place),
         "title": f"{view.item.title()} {people.id}",
         "item_id": people.id,
         "group": people.group,
         "turns": people.context,
         "has_gap": view.has_gap,
         "original": people.original,
-        "tag": tag_of(run, asked.place),
-        "tables": list(_tables(asked, named)),
-        "left_out": len(known) - len(named),
-        **_sides(asked, people, systems, named, one(params, "top")),
+        "tag": tag_of(run, target.place),
+        "tables": list(_tables(target, named)),
+        "left_out": len(available) - len(named),
+        **_sides(target, people, systems, named, one(params, "top")),
     }
 
 
-def _asked(site: Site, run: OpenRun, params: Params) -> AskedItem:
+def _requested_item(site: Site, run: OpenRun, params: Params) -> AskedItem:
     no, place = _find(run, params)
-    both = two_systems(site, params) if one(params, "a") and one(params, "b") else None
-    if both is not None and both.listing.run is run:
-        return AskedItem(run, no, place, both.listing, (both.first.key, both.second.key))
-    own = system_listing(site, run, params)
-    return AskedItem(run, no, place, own, (f"{run.key}:{own.columns.name}",))
+    pair = two_systems(site, params) if one(params, "a") and one(params, "b") else None
+    if pair is not None and pair.listing.run is run:
+        return AskedItem(run, no, place, pair.listing, (pair.first.key, pair.second.key))
+    item_list = system_listing(site, run, params)
+    return AskedItem(run, no, place, item_list, (f"{run.key}:{item_list.columns.name}",))
 
 
 def _find(run: OpenRun, params: Params) -> tuple[int, int]:
-    """Return the number of the item that is asked for by id or by number, and its place."""
-    wanted, numbers = one(params, "no"), run.snapshot.items.numbers
-    no: int | None = int(wanted[:15]) if wanted.isascii() and wanted.isdecimal() else None
+    """Return the number and the place of the item that is requested by id or by number."""
+    text, numbers = one(params, "no"), run.snapshot.items.numbers
+    no: int | None = int(text[:15]) if text.isascii() and text.isdecimal() else None
     if one(params, "id"):
         with run.reading() as store:
             no = store.item_no(one(params, "id"))
@@ -112,33 +112,33 @@ def _find(run: OpenRun, params: Params) -> tuple[int, int]:
 
 def _systems_beside(site: Site, run: OpenRun) -> list[NamedSystem]:
     """Return the models of this run and of comparable ones, including those not scored yet."""
-    known = candidates(site, run)
-    scored = [own for own in known if not own.run.snapshot.is_control(own.system)]
-    keys = {own.key for own in scored}
-    own = (NamedSystem(run, system.name, system.name) for system in run.progress.systems)
-    return [*scored, *(one for one in own if one.key not in keys)]
+    available = candidates(site, run)
+    scored = [system for system in available if not system.run.snapshot.is_control(system.system)]
+    keys = {system.key for system in scored}
+    started = (NamedSystem(run, system.name, system.name) for system in run.progress.systems)
+    return [*scored, *(system for system in started if system.key not in keys)]
 
 
 def _answers(
-    asked: AskedItem, named: list[NamedSystem]
+    target: AskedItem, named: list[NamedSystem]
 ) -> tuple[ItemAnswers, dict[str, Categorical | tuple[str, ...]]]:
     """Return the item with people's answers, and the answers of systems of all runs by label."""
     answers: dict[str, ItemAnswers] = {}
-    for run in (asked.run, *(own.run for own in named)):
+    for run in (target.run, *(s.run for s in named)):
         if run.key not in answers:
             with run.reading() as store:
-                answers[run.key] = run.snapshot.view.answers(store, asked.no)
-    by_system = {own.label: answers[own.run.key].systems.get(own.system) for own in named}
-    known = {label: given for label, given in by_system.items() if given is not None}
-    return answers[asked.run.key], known
+                answers[run.key] = run.snapshot.view.answers(store, target.no)
+    by_system = {s.label: answers[s.run.key].systems.get(s.system) for s in named}
+    answered = {label: answer for label, answer in by_system.items() if answer is not None}
+    return answers[target.run.key], answered
 
 
 def _sides(
-    asked: AskedItem,
+    target: AskedItem,
     people: ItemAnswers,
     systems: Mapping[str, Categorical | tuple[str, ...]],
     named: list[NamedSystem],
-    wanted: str,
+    top_text: str,
 ) -> Data:
     """Return bars of answers, or texts with bars of mean distances."""
     if isinstance(people.people, tuple):
@@ -146,36 +146,36 @@ def _sides(
         return {
             "kind": "texts",
             "texts": {"People": people.people} | {o.label: systems.get(o.label, ()) for o in named},
-            "series": ["H: people", *(f"{s}: {own.label}" for own in shown for s in ("M", "C"))],
-            "bars": list(_mean_rows(asked, shown)),
+            "series": ["H: people", *(f"{s}: {o.label}" for o in shown for s in ("M", "C"))],
+            "bars": list(_mean_rows(target, shown)),
             "more": None,
         }
     sides = {PEOPLE: people.people, **systems}
-    found = {name: own for name, own in sides.items() if isinstance(own, Categorical)}
-    shares = {name: own.as_dict() for name, own in found.items()}
-    top = min(int(wanted[:4]), MOST) if wanted.isascii() and wanted.isdecimal() else TOP
-    more = [("no", str(asked.no)), ("top", str(MOST)), *asked.listing.params()]
-    has_more = top < MOST and any(len(own) > top for own in shares.values())
+    distributions = {name: side for name, side in sides.items() if isinstance(side, Categorical)}
+    shares = {name: side.as_dict() for name, side in distributions.items()}
+    top = min(int(top_text[:4]), MOST) if top_text.isascii() and top_text.isdecimal() else TOP
+    params = [("no", str(target.no)), ("top", str(MOST)), *target.listing.params()]
+    has_more = top < MOST and any(len(answers) > top for answers in shares.values())
     return {
         "kind": "answers",
         "texts": {},
-        "series": list(found),
-        "bars": list(_answer_rows(shares, found, top, people.original)),
-        "more": asked.listing.item_at(more) if has_more else None,
+        "series": list(distributions),
+        "bars": list(_answer_rows(shares, distributions, top, people.original)),
+        "more": target.listing.item_at(params) if has_more else None,
     }
 
 
 def _answer_rows(
-    shares: Shares, found: Mapping[str, Categorical], top: int, original: str | None
+    shares: Shares, distributions: Mapping[str, Categorical], top: int, original: str | None
 ) -> Iterator[BarRow]:
     """Yield the likeliest answers of each series, in people's order, then that of the others."""
     series = list(shares.values())
-    likely = {a for own in series for a in sorted(own, key=lambda a: (-own[a], a))[:top]}
-    for answer in sorted(likely, key=lambda a: (*(-own.get(a, 0.0) for own in series), a)):
-        values = {name: own.get(answer, 0.0) for name, own in shares.items()}
+    likely = {a for side in series for a in sorted(side, key=lambda a: (-side[a], a))[:top]}
+    for answer in sorted(likely, key=lambda a: (*(-side.get(a, 0.0) for side in series), a)):
+        values = {name: side.get(answer, 0.0) for name, side in shares.items()}
         details = tuple(
             f"{share:.1%}"
-            if (n := found[name].n) is None
+            if (n := distributions[name].n) is None
             else f"{share:.1%}, {share * n:.0f} of {n}"
             for name, share in values.items()
         )
@@ -183,44 +183,44 @@ def _answer_rows(
         yield BarRow(answer_name(answer), tuple(values.values()), details, is_original)
 
 
-def _mean_rows(asked: AskedItem, named: list[NamedSystem]) -> Iterator[BarRow]:
+def _mean_rows(target: AskedItem, named: list[NamedSystem]) -> Iterator[BarRow]:
     """Yield mean distances of one input: among people, among a system's texts, between both."""
-    seen = asked.run.snapshot
-    for probe in seen.probes:
-        controls = (NamedSystem(asked.run, own, own) for own in seen.view.level.controls)
-        values = [_saved(asked, own, f"mean_H/{probe}") for own in controls]
-        for own in named:
-            values += [_saved(asked, own, f"mean_{side}/{probe}") for side in ("M", "C")]
+    snapshot = target.run.snapshot
+    for probe in snapshot.probes:
+        controls = (NamedSystem(target.run, name, name) for name in snapshot.view.level.controls)
+        values = [_saved(target, system, f"mean_H/{probe}") for system in controls]
+        for system in named:
+            values += [_saved(target, system, f"mean_{side}/{probe}") for side in ("M", "C")]
         if not all(math.isnan(value) for value in values):
             yield BarRow(probe, tuple(values), tuple(f"mean distance {v:.3f}" for v in values))
 
 
-def _saved(asked: AskedItem, own: NamedSystem, key: str) -> float:
-    scored = own.run.snapshot.systems.get(own.system)
+def _saved(target: AskedItem, named: NamedSystem, key: str) -> float:
+    scored = named.run.snapshot.systems.get(named.system)
     if scored is None or key not in scored.values:
         return math.nan
-    at = np.flatnonzero(scored.places == asked.place)
+    at = np.flatnonzero(scored.places == target.place)
     return float(scored.values[key][at[0]]) if len(at) else math.nan
 
 
-def _tables(asked: AskedItem, named: list[NamedSystem]) -> Iterator[Data]:
+def _tables(target: AskedItem, named: list[NamedSystem]) -> Iterator[Data]:
     """Yield the saved measures of an item: one table per probe, one row per system."""
-    seen = asked.run.snapshot
-    compared = [name for name in seen.systems if name not in seen.view.not_compared]
-    controls = [NamedSystem(asked.run, name, name) for name in compared if seen.is_control(name)]
-    for probe in seen.probes or ("",):
-        measures = tuple(own for own in seen.measures if own.probe == probe)
-        rows = [row for own in (*named, *controls) for row in _rows(asked, own, measures)]
+    snapshot = target.run.snapshot
+    compared = [name for name in snapshot.systems if name not in snapshot.view.not_compared]
+    controls = [NamedSystem(target.run, n, n) for n in compared if snapshot.is_control(n)]
+    for probe in snapshot.probes or ("",):
+        measures = tuple(measure for measure in snapshot.measures if measure.probe == probe)
+        rows = [row for system in (*named, *controls) for row in _rows(target, system, measures)]
         if rows:
             yield {"title": probe, "columns": measures, "rows": rows}
 
 
-def _rows(asked: AskedItem, own: NamedSystem, measures: tuple[Measure, ...]) -> Iterator[Data]:
-    scored = own.run.snapshot.systems.get(own.system)
+def _rows(target: AskedItem, named: NamedSystem, measures: tuple[Measure, ...]) -> Iterator[Data]:
+    scored = named.run.snapshot.systems.get(named.system)
     if scored is None:
         return
-    for row in np.flatnonzero(scored.places == asked.place).tolist():
+    for row in np.flatnonzero(scored.places == target.place).tolist():
         values = [scored.values[measure.key][row] for measure in measures]
         if not all(math.isnan(value) for value in values):
             cells = [shown_value(v, m) for v, m in zip(values, measures, strict=True)]
-            yield {"name": own.label, "cells": cells}
+            yield {"name": named.label, "cells": cells}

@@ -64,13 +64,13 @@ class RunProgress:
 
     @property
     def finished(self) -> bool:
-        """Whether everything is asked and scored."""
-        return self.scored and not self.scoring and all(one.finished for one in self.systems)
+        """Whether all systems have answered and are scored."""
+        return self.scored and not self.scoring and all(system.finished for system in self.systems)
 
 
 @dataclass(frozen=True)
 class Summary:
-    """What takes long to compute: results with their intervals, and curves."""
+    """The slow computations: results with their intervals, and curves."""
 
     version: tuple[int, ...]
     tables: tuple[Table, ...] = ()
@@ -91,7 +91,7 @@ class OpenRun:
         self.progress = RunProgress()
         self.summary: Summary | None = None
         self.tags: Mapping[str, Flags] = {}
-        self._asked_tagger = tagger
+        self._requested_tagger = tagger
         self._tagged = False
         with self.reading() as store:
             self.snapshot: Snapshot = take(store, view_of_run(store), _version(store))
@@ -109,15 +109,15 @@ class OpenRun:
 
     def progress_data(self) -> dict[str, Any]:
         """Return the progress of the run, for pages and for those that poll it."""
-        found, version = self.progress, self.snapshot.version
+        progress, version = self.progress, self.snapshot.version
         return {
-            "total": found.total,
-            "scored": found.scored,
-            "scoring": found.scoring,
-            "finished": found.finished,
+            "total": progress.total,
+            "scored": progress.scored,
+            "scoring": progress.scoring,
+            "finished": progress.finished,
             "version": ".".join(map(str, version)),
             "summary": self.summary is not None and self.summary.version == version,
-            "systems": [asdict(own) for own in found.systems],
+            "systems": [asdict(system) for system in progress.systems],
         }
 
     def look(self) -> None:
@@ -132,12 +132,12 @@ class OpenRun:
 
     def work(self) -> bool:
         """Do one long computation that is due; return whether there was one."""
-        has_numbers = self.progress.scored or any(one.tokens for one in self.progress.systems)
+        has_numbers = self.progress.scored or any(system.tokens for system in self.progress.systems)
         summarised = self.summary.version if self.summary else None
         if has_numbers and summarised != self.snapshot.version:
             self.summary = self._summarise()
             return True
-        tagger = self._asked_tagger or self.snapshot.tagger
+        tagger = self._requested_tagger or self.snapshot.tagger
         if not self._tagged and tagger is not None and self.snapshot.view.tags_items:
             self._tagged = True
             self._tag(tagger)
@@ -188,11 +188,11 @@ class Library:
     def beside(self, run: OpenRun) -> list[OpenRun]:
         """Return the run, and after it those of the same corpus and level."""
 
-        def kind(one: OpenRun) -> tuple[str, str, int]:
-            seen = one.snapshot
-            return seen.view.level.name, seen.corpus_sha256, len(seen.items)
+        def kind(open_run: OpenRun) -> tuple[str, str, int]:
+            snapshot = open_run.snapshot
+            return snapshot.view.level.name, snapshot.corpus_sha256, len(snapshot.items)
 
-        return [run, *(one for one in self.runs if one is not run and kind(one) == kind(run))]
+        return [run, *(r for r in self.runs if r is not run and kind(r) == kind(run))]
 
     def start(self) -> None:
         """Start the background threads."""
@@ -265,10 +265,10 @@ def _tag_contexts(contexts: Iterable[str], tagger: str) -> Codes:
 def _load(file: Path, n_items: int) -> Codes | None:
     """Load cached tags; `None` if they are not of as many items."""
     try:
-        found = np.load(file, allow_pickle=False)
+        codes = np.load(file, allow_pickle=False)
     except (OSError, ValueError):
         return None
-    return found if found.shape == (n_items,) and found.dtype == np.int8 else None
+    return codes if codes.shape == (n_items,) and codes.dtype == np.int8 else None
 
 
 def _save(file: Path, codes: Codes) -> None:

@@ -68,7 +68,7 @@ class NamedSystem:
 
     @property
     def key(self) -> str:
-        """Its name in addresses."""
+        """The name of the system in addresses."""
         return f"{self.run.key}:{self.system}"
 
 
@@ -117,7 +117,7 @@ class TwoSystems:
 
 
 def run_head(site: Site, run: OpenRun, here: str) -> Data:
-    """Return what stands above every page of a run."""
+    """Return the data of the header that all pages of a run share."""
     view = run.snapshot.view
     tabs = [("Overview", "", site.links.run(run.key))]
     if view.has_items:
@@ -135,22 +135,22 @@ def run_head(site: Site, run: OpenRun, here: str) -> Data:
 
 def system_listing(site: Site, run: OpenRun, params: Params) -> Listing:
     """Return the list of one system's items that an address asks for."""
-    seen = run.snapshot
-    name, systems = one(params, "system"), seen.systems
+    snapshot = run.snapshot
+    name, systems = one(params, "system"), snapshot.systems
     if systems and name and name not in systems:
         raise NotFoundError(f"This run has no scored system “{name}”.")
     name = name or next(
-        (key for key in systems if not seen.is_control(key)), next(iter(systems), "")
+        (key for key in systems if not snapshot.is_control(key)), next(iter(systems), "")
     )
     # An unscored run shows its items in the order of the corpus.
-    columns = systems.get(name) or MeasureColumns("", np.arange(len(seen.items)), {})
+    columns = systems.get(name) or MeasureColumns("", np.arange(len(snapshot.items)), {})
     probe = one(params, "probe")
-    probe = probe if probe in seen.probes else next(iter(seen.probes), "")
-    measures = tuple(own for own in seen.measures if own.probe == probe)
+    probe = probe if probe in snapshot.probes else next(iter(snapshot.probes), "")
+    measures = tuple(measure for measure in snapshot.measures if measure.probe == probe)
     fixed = tuple(pair for pair in (("system", columns.name), ("probe", probe)) if pair[1])
     query = parse(params, measures[0].key if measures else ORDER)
     path = ("run", run.key, "contexts")
-    rows = select(columns, seen.items, query, run.tags)
+    rows = select(columns, snapshot.items, query, run.tags)
     return Listing(site.links, run, columns, measures, query, rows, fixed, path)
 
 
@@ -168,22 +168,22 @@ def _compared_measures(measure: Measure, labels: tuple[str, str]) -> tuple[Measu
 
 def two_systems(site: Site, params: Params) -> TwoSystems | None:
     """Return the comparison that an address asks for; `None` if there are no two systems."""
-    known = candidates(site, run_of(site, params))
-    if len(known) < 2:
+    systems = candidates(site, run_of(site, params))
+    if len(systems) < 2:
         return None
-    by_key = {own.key: own for own in known}
-    first = by_key.get(one(params, A), known[0])
-    second = by_key.get(one(params, B)) or next(own for own in known if own != first)
-    seen = first.run.snapshot
-    measure = seen.measure(one(params, "measure")) or seen.measures[0]
-    one_side, other = (own.run.snapshot.systems[own.system] for own in (first, second))
-    columns = joined(one_side, other, measure.key)
+    by_key = {named.key: named for named in systems}
+    first = by_key.get(one(params, A), systems[0])
+    second = by_key.get(one(params, B)) or next(named for named in systems if named != first)
+    snapshot = first.run.snapshot
+    measure = snapshot.measure(one(params, "measure")) or snapshot.measures[0]
+    left, right = (named.run.snapshot.systems[named.system] for named in (first, second))
+    columns = joined(left, right, measure.key)
     shown = _compared_measures(measure, (first.label, second.label))
     fixed = (("a", first.key), ("b", second.key), ("measure", measure.key))
     query = parse(params, GAP)
-    rows = select(columns, seen.items, query, first.run.tags)
-    own = Listing(site.links, first.run, columns, shown, query, rows, fixed, ("compare",))
-    return TwoSystems(first, second, measure, own)
+    rows = select(columns, snapshot.items, query, first.run.tags)
+    item_list = Listing(site.links, first.run, columns, shown, query, rows, fixed, ("compare",))
+    return TwoSystems(first, second, measure, item_list)
 
 
 def run_of(site: Site, params: Params) -> OpenRun:
@@ -197,28 +197,28 @@ def candidates(site: Site, run: OpenRun) -> list[NamedSystem]:
     A name that two runs share is followed by the name of its run.
     """
     pairs = [
-        (own, name)
-        for own in site.library.beside(run)
-        for name in own.snapshot.systems
-        if name not in own.snapshot.view.not_compared
+        (open_run, name)
+        for open_run in site.library.beside(run)
+        for name in open_run.snapshot.systems
+        if name not in open_run.snapshot.view.not_compared
     ]
     names = [name for _, name in pairs]
     named = [
-        NamedSystem(own, name, name if names.count(name) == 1 else f"{name} ({own.name})")
-        for own, name in pairs
+        NamedSystem(open_run, name, name if names.count(name) == 1 else f"{name} ({open_run.name})")
+        for open_run, name in pairs
     ]
-    return sorted(named, key=lambda own: own.run.snapshot.is_control(own.system))
+    return sorted(named, key=lambda candidate: candidate.run.snapshot.is_control(candidate.system))
 
 
 def joined(first: MeasureColumns, second: MeasureColumns, key: str) -> MeasureColumns:
     """Both systems' values of a measure on their common items, and their differences."""
-    # If an item has several rows, the first one stands for it.
-    places = [np.unique(own.places, return_index=True) for own in (first, second)]
-    common, one_at, other_at = np.intersect1d(
+    # If an item has several rows, the first one is used.
+    places = [np.unique(columns.places, return_index=True) for columns in (first, second)]
+    common, first_at, second_at = np.intersect1d(
         places[0][0], places[1][0], assume_unique=True, return_indices=True
     )
-    a = first.values[key][places[0][1][one_at]]
-    b = second.values[key][places[1][1][other_at]]
+    a = first.values[key][places[0][1][first_at]]
+    b = second.values[key][places[1][1][second_at]]
     values = {A: a, B: b, DIFFERENCE: a - b, GAP: np.abs(a - b)}
     return MeasureColumns("", common.astype(np.int64), values)
 
@@ -226,7 +226,7 @@ def joined(first: MeasureColumns, second: MeasureColumns, key: str) -> MeasureCo
 def listed(found: Listing) -> Data:
     """Return what the template of a list shows."""
     groups, last = found.run.snapshot.items.groups, max(1, math.ceil(len(found.rows) / PAGE))
-    # The last page if a later one is asked for.
+    # A page number beyond the last page shows the last page.
     page = min(found.query.page, last)
     return {
         "query": found.query,
@@ -237,9 +237,9 @@ def listed(found: Listing) -> Data:
         "pages": last,
         "earlier": found.at(found.params(page=page - 1)) if page > 1 else None,
         "later": found.at(found.params(page=page + 1)) if page < last else None,
-        "columns": [_heading(found, own) for own in found.shown],
+        "columns": [_heading(found, measure) for measure in found.shown],
         "rows": list(_lines(found, found.rows[(page - 1) * PAGE : page * PAGE].tolist())),
-        "ranges": [_chip(found, own) for own in found.query.ranges],
+        "ranges": [_chip(found, limits) for limits in found.query.ranges],
         "here": found.at(()),
         "fixed": found.fixed,
         "tags": sorted(found.run.tags),
@@ -252,14 +252,14 @@ def listed(found: Listing) -> Data:
 
 def csv_answer(found: Listing, filename: str, names: Sequence[str] | None = None) -> Answer:
     """Return the whole list as CSV, in the order shown."""
-    own = names if names is not None else [measure.key for measure in found.shown]
-    heading = ["id", "group", "pos", *own, "context"]
+    column_names = names if names is not None else [measure.key for measure in found.shown]
+    heading = ["id", "group", "pos", *column_names, "context"]
     return Answer(CSV, csv_lines(heading, _csv_rows(found)), filename=filename)
 
 
 def _csv_rows(found: Listing) -> Iterator[list[object]]:
     """Yield every row of the list; a part of them is read at a time."""
-    values = [found.columns.values[own.key] for own in found.shown]
+    values = [found.columns.values[measure.key] for measure in found.shown]
     with found.run.reading() as store:
         for start in range(0, len(found.rows), AT_ONCE):
             rows = found.rows[start : start + AT_ONCE].tolist()
@@ -267,18 +267,18 @@ def _csv_rows(found: Listing) -> Iterator[list[object]]:
             for row in rows:
                 item_id, group, context = heads[found.number(row)]
                 tag = tag_of(found.run, int(found.columns.places[row]))
-                yield [item_id, group, tag, *(float(own[row]) for own in values), context]
+                yield [item_id, group, tag, *(float(column[row]) for column in values), context]
 
 
 def narrowed(found: Listing, wanted: Range) -> str:
-    """Return the address of the list of those items that lie in a range."""
-    kept = (own for own in found.query.ranges if own.key != wanted.key)
+    """Return the address of the list, limited to items in a range."""
+    kept = (limits for limits in found.query.ranges if limits.key != wanted.key)
     return found.at(found.params(ranges=(*kept, wanted), page=1))
 
 
 def cell_address(found: Listing, keys: tuple[str, str]) -> Callable[[PlotCell], str]:
     """Return the address of a mark: an item's page, or the list of several items."""
-    # A plot has a thousand marks: the common part of their addresses is made once.
+    # A plot has a thousand marks: the common part of their addresses is computed once.
     item, kept = found.item_at(found.params()), found.at(found.params(page=1))
     quoted = tuple(map(quote, keys))
 
@@ -310,13 +310,13 @@ def neighbors(found: Listing, place: int) -> Data:
 
 
 def shown_value(value: float, measure: Measure) -> str:
-    """Return a value of a measure as it stands in a table."""
+    """Return a value of a measure as tables show it."""
     return UNDEFINED if math.isnan(value) else number(float(value), measure.digits)
 
 
 def tag_of(run: OpenRun, place: int) -> str:
     """Return the part of speech of an item, if contexts are tagged."""
-    return next((tag for tag, own in run.tags.items() if own[place]), "")
+    return next((tag for tag, has_tag in run.tags.items() if has_tag[place]), "")
 
 
 def _heading(found: Listing, measure: Measure) -> Data:
@@ -332,23 +332,23 @@ def _lines(found: Listing, rows: list[int]) -> Iterator[Data]:
         heads = heads_of(store, [found.number(row) for row in rows])
     for row in rows:
         item_id, group, context = heads[found.number(row)]
-        values = ((found.columns.values[own.key][row], own) for own in found.shown)
+        values = ((found.columns.values[measure.key][row], measure) for measure in found.shown)
         yield {
             "id": item_id,
             "group": group,
             "tag": tag_of(found.run, int(found.columns.places[row])),
             "context": found.run.snapshot.view.beginning(context),
-            "cells": [shown_value(*own) for own in values],
+            "cells": [shown_value(*pair) for pair in values],
             "href": found.item_at([("id", item_id), *found.params()]),
         }
 
 
-def _chip(found: Listing, own: Range) -> Data:
+def _chip(found: Listing, limits: Range) -> Data:
     """Return a range in force, with the address of the list without it."""
     named = {m.key: m.heading for m in (*found.run.snapshot.measures, *found.shown)}
-    left = tuple(other for other in found.query.ranges if other != own)
+    remaining = tuple(other for other in found.query.ranges if other != limits)
     return {
-        "text": f"{own.low:.3g} ≤ {named.get(own.key, own.key)} ≤ {own.high:.3g}",
-        "href": found.at(found.params(ranges=left, page=1)),
-        "value": str(own),
+        "text": f"{limits.low:.3g} ≤ {named.get(limits.key, limits.key)} ≤ {limits.high:.3g}",
+        "href": found.at(found.params(ranges=remaining, page=1)),
+        "value": str(limits),
     }

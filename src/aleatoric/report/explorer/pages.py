@@ -49,7 +49,7 @@ def home(site: Site) -> Data:
 
 
 def overview(site: Site, run: OpenRun, params: Params) -> Data:
-    """What was measured, the table of systems, the distribution of the first measure."""
+    """Facts of a run, the table of systems, the distribution of the first measure."""
     # Taken before the summary: a page never claims results that it does not show.
     progress = run.progress_data()
     view, summary = run.snapshot.view, run.summary
@@ -73,28 +73,28 @@ def tables_of(run: OpenRun) -> list[Table]:
     """Return the results of a run; means only while intervals are being computed."""
     if run.summary is not None and run.summary.tables:
         return list(run.summary.tables)
-    seen = run.snapshot
-    shown = [one for one in seen.measures if not one.key.startswith(("n_", "mean_"))][:6]
+    state = run.snapshot
+    shown = [m for m in state.measures if not m.key.startswith(("n_", "mean_"))][:6]
     rows = tuple(
-        (name, *(number(own.mean(one.key), one.digits) for one in shown), str(len(own.places)))
-        for name, own in seen.systems.items()
-        if any(own.mean(one.key) is not None for one in shown)
+        (name, *(number(scored.mean(m.key), m.digits) for m in shown), str(len(scored.places)))
+        for name, scored in state.systems.items()
+        if any(scored.mean(m.key) is not None for m in shown)
     )
     if not rows:
         return []
-    columns = ("system", *(one.heading for one in shown), seen.view.items)
+    columns = ("system", *(m.heading for m in shown), state.view.items)
     return [Table("Systems", columns, rows, ("Means; intervals are being computed.",))]
 
 
 def spread(run: OpenRun) -> Data | None:
-    """How often each value of the first measure occurs, one line per system."""
-    seen = run.snapshot
-    if not seen.measures:
+    """Distribution of the first measure, one line per system."""
+    state = run.snapshot
+    if not state.measures:
         return None
-    measure, frame = seen.measures[0], Frame(width=720, height=260)
-    counts = {name: _shares(own.values[measure.key]) for name, own in seen.systems.items()}
-    # People come first, in their own color, which no other system has.
-    names = sorted(filter(lambda n: len(counts[n]), counts), key=lambda n: not seen.is_control(n))
+    measure, frame = state.measures[0], Frame(width=720, height=260)
+    counts = {name: _shares(scored.values[measure.key]) for name, scored in state.systems.items()}
+    # People come first: no other system has their color.
+    names = sorted(filter(lambda n: len(counts[n]), counts), key=lambda n: not state.is_control(n))
     y_axis = Axis.over(0.0, max((float(counts[name].max()) for name in names), default=0.0) or 1.0)
     lines = []
     for name in names:
@@ -102,8 +102,8 @@ def spread(run: OpenRun) -> Data | None:
         places = (((i + 0.5) / len(counts[name]), y_axis.share(share)) for i, share in shares)
         points = " ".join(f"{frame.x(x)},{frame.y(y)}" for x, y in places)
         lines.append({"name": name, "points": points})
-    axes = frame.axes(Axis.over(0.0, 1.0), y_axis, measure.heading, f"share of {seen.view.items}")
-    first_slot = 0 if any(map(seen.is_control, names)) else 1
+    axes = frame.axes(Axis.over(0.0, 1.0), y_axis, measure.heading, f"share of {state.view.items}")
+    first_slot = 0 if any(map(state.is_control, names)) else 1
     return axes | {"lines": lines, "first_slot": first_slot, "about": measure.about}
 
 
@@ -111,15 +111,15 @@ def _shares(values: Floats) -> Floats:
     bins = histogram(values, 25)
     if not bins or bins[0].low < 0 or bins[-1].high > 1:
         return np.zeros(0)
-    n = sum(own.count for own in bins)
-    return np.array([own.count / n for own in bins], dtype=np.float64)
+    n = sum(bar.count for bar in bins)
+    return np.array([bar.count / n for bar in bins], dtype=np.float64)
 
 
 def _facts(run: OpenRun) -> list[tuple[str, str]]:
-    manifest, seen = run.manifest, run.snapshot
-    facts = [("corpus", f"{seen.corpus} #{seen.corpus_sha256[:12]}")]
-    if seen.view.has_items:
-        facts.append((seen.view.items, f"{len(seen.items)} in {len(seen.items.groups)} groups"))
+    manifest, state = run.manifest, run.snapshot
+    facts = [("corpus", f"{state.corpus} #{state.corpus_sha256[:12]}")]
+    if state.view.has_items:
+        facts.append((state.view.items, f"{len(state.items)} in {len(state.items.groups)} groups"))
     for key in _FACTS:
         value = manifest.get(key)
         if value not in (None, [], ""):
@@ -130,15 +130,15 @@ def _facts(run: OpenRun) -> list[tuple[str, str]]:
 
 def contexts(site: Site, run: OpenRun, params: Params) -> Data:
     """A page of the list of a system's items, with plots."""
-    found, seen = listing.system_listing(site, run, params), run.snapshot
+    found, state = listing.system_listing(site, run, params), run.snapshot
     return {
         **listing.run_head(site, run, "contexts"),
         **listing.listed(found),
-        "title": f"{seen.view.items.title()} of {found.columns.name or run.name}",
+        "title": f"{state.view.items.title()} of {found.columns.name or run.name}",
         "system": found.columns.name,
         "probe": found.shown[0].probe if found.shown else "",
-        "systems": list(seen.systems),
-        "probes": seen.probes,
+        "systems": list(state.systems),
+        "probes": state.probes,
         "csv": site.links.run(run.key, "contexts.csv"),
         "plots": plots(found),
     }
@@ -146,16 +146,16 @@ def contexts(site: Site, run: OpenRun, params: Params) -> Data:
 
 def plots(found: Listing) -> list[Data]:
     """The histogram of the sorted measure, and its relation to the variability of people."""
-    seen = found.run.snapshot
-    by_key = {own.key: own for own in found.shown}
+    state = found.run.snapshot
+    by_key = {column.key: column for column in found.shown}
     measure = by_key.get(found.query.sort) or next(iter(found.shown), None)
     if measure is None or not len(found.rows):
         return []
     drawn = [_histogram(found, measure)]
-    across = seen.measure("/".join(filter(None, (seen.view.across, measure.probe))))
+    across = state.measure("/".join(filter(None, (state.view.across, measure.probe))))
     if across is not None and across is not measure:
         drawn.append(_cloud(found, across, measure))
-    return [own for own in drawn if own.get("bars") or own.get("dots")]
+    return [plot for plot in drawn if plot.get("bars") or plot.get("dots")]
 
 
 def _histogram(found: Listing, measure: Measure) -> Data:
@@ -163,7 +163,7 @@ def _histogram(found: Listing, measure: Measure) -> Data:
     plot = histogram_plot(
         bins,
         measure.heading,
-        lambda own: listing.narrowed(found, Range(measure.key, own.low, own.high)),
+        lambda bar: listing.narrowed(found, Range(measure.key, bar.low, bar.high)),
     )
     about = f"{measure.heading}: {measure.about}. Click a bar to see its items."
     return plot | {"about": about, "name": f"histogram of {measure.heading}"}
@@ -171,9 +171,9 @@ def _histogram(found: Listing, measure: Measure) -> Data:
 
 def _cloud(found: Listing, across: Measure, measure: Measure) -> Data:
     values, keys = found.columns.values, (across.key, measure.key)
-    own = cloud(values[across.key], values[measure.key], found.rows)
+    points = cloud(values[across.key], values[measure.key], found.rows)
     headings, address = (across.heading, measure.heading), listing.cell_address(found, keys)
-    plot = cloud_plot(own, headings, address, Frame())
+    plot = cloud_plot(points, headings, address, Frame())
     about = f"Horizontal: {across.about}. Click a mark to see its items; large marks hold several."
     return plot | {"about": about, "name": f"{measure.heading} by {across.heading}"}
 
@@ -181,44 +181,44 @@ def _cloud(found: Listing, across: Measure, measure: Measure) -> Data:
 def compare(site: Site, params: Params) -> Data:
     """The scatter of two systems, and a page of the items on which they differ."""
     run = listing.run_of(site, params)
-    head, found = listing.run_head(site, run, "compare"), listing.two_systems(site, params)
-    if found is None:
+    head, pair = listing.run_head(site, run, "compare"), listing.two_systems(site, params)
+    if pair is None:
         return head | {"title": "Compare", "found": None}
-    own = found.listing
-    swapped = [("a", found.second.key), ("b", found.first.key), ("measure", found.measure.key)]
-    differences = own.columns.values[DIFFERENCE]
-    known = differences[np.isfinite(differences)]
+    items = pair.listing
+    swapped = [("a", pair.second.key), ("b", pair.first.key), ("measure", pair.measure.key)]
+    differences = items.columns.values[DIFFERENCE]
+    defined = differences[np.isfinite(differences)]
     return {
         **head,
-        **listing.listed(own),
-        "title": f"{found.first.label} v {found.second.label}",
-        "found": found,
+        **listing.listed(items),
+        "title": f"{pair.first.label} v {pair.second.label}",
+        "found": pair,
         "known": listing.candidates(site, run),
-        "measures": own.run.snapshot.measures,
-        "means": [own.columns.mean(key) for key in (A, B, DIFFERENCE)],
-        "lower": float(((known < 0) + 0.5 * (known == 0)).mean()) if len(known) else None,
-        "plot": _scatter(found),
+        "measures": items.run.snapshot.measures,
+        "means": [items.columns.mean(key) for key in (A, B, DIFFERENCE)],
+        "lower": float(((defined < 0) + 0.5 * (defined == 0)).mean()) if len(defined) else None,
+        "plot": _scatter(pair),
         "csv": site.links.to("compare.csv"),
-        "swap": own.at(swapped),
+        "swap": items.at(swapped),
     }
 
 
 def compare_csv(site: Site, params: Params) -> Answer:
     """Both systems on the filtered items, in the order shown."""
-    found = listing.two_systems(site, params)
-    if found is None:
+    pair = listing.two_systems(site, params)
+    if pair is None:
         raise NotFoundError("There are no two systems to compare.")
-    names = [found.first.label, found.second.label, DIFFERENCE, f"|{DIFFERENCE}|"]
-    return listing.csv_answer(found.listing, "compare.csv", names)
+    names = [pair.first.label, pair.second.label, DIFFERENCE, f"|{DIFFERENCE}|"]
+    return listing.csv_answer(pair.listing, "compare.csv", names)
 
 
-def _scatter(found: TwoSystems) -> Data:
-    own, labels = found.listing, (found.first.label, found.second.label)
-    seen = cloud(own.columns.values[A], own.columns.values[B], own.rows, same_axis=True)
+def _scatter(pair: TwoSystems) -> Data:
+    items, labels = pair.listing, (pair.first.label, pair.second.label)
+    points = cloud(items.columns.values[A], items.columns.values[B], items.rows, same_axis=True)
     frame = Frame(width=460, height=460, bottom=44)
-    plot = cloud_plot(seen, labels, listing.cell_address(own, (A, B)), frame)
+    plot = cloud_plot(points, labels, listing.cell_address(items, (A, B)), frame)
     about = (
-        f"Each mark is an item by its {found.measure.heading}; above the line, the second system's "
+        f"Each mark is an item by its {pair.measure.heading}; above the line, the second system's "
         "is higher. Click a mark to see its items; large marks hold several."
     )
     return plot | {"diagonal": True, "about": about, "name": " v ".join(labels)}
@@ -228,12 +228,12 @@ def tokens(site: Site, run: OpenRun, params: Params) -> Data:
     """The reliability diagrams of one system."""
     curves, system = _curves(run, params)
     head = listing.run_head(site, run, "tokens")
-    own = curves[system].pictures if system else ()
+    pictures = curves[system].pictures if system else ()
     return head | {
         "title": f"Reliability of {system}" if system else "Reliability",
         "system": system,
         "systems": list(curves),
-        "diagrams": [reliability_plot(one) for one in own if isinstance(one, Reliability)],
+        "diagrams": [reliability_plot(p) for p in pictures if isinstance(p, Reliability)],
         "about": _RELIABILITY,
         "here": site.links.run(run.key, "tokens"),
         "csv": site.links.run(run.key, "tokens.csv"),
@@ -248,8 +248,8 @@ def tokens_csv(site: Site, run: OpenRun, params: Params) -> Answer:
     if not system:
         raise NotFoundError("This run has no reliability data yet.")
     heading = ["diagram", "from", "to", "confidence", "accuracy", "low", "high", "tokens"]
-    diagrams = (own for own in curves[system].pictures if isinstance(own, Reliability))
-    rows = (row for own in diagrams for row in reliability_bins(own))
+    diagrams = (diagram for diagram in curves[system].pictures if isinstance(diagram, Reliability))
+    rows = (row for diagram in diagrams for row in reliability_bins(diagram))
     return Answer(CSV, csv_lines(heading, rows), filename="reliability.csv")
 
 

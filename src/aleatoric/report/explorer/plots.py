@@ -1,4 +1,4 @@
-"""The explorer's plots: the data of marks, then where they stand and lead, for templates.
+"""The explorer's plots: the data of marks, then their positions and links for templates.
 
 A plot of many items is a grid of cells, each drawn once, so that a page stays small.
 """
@@ -90,21 +90,21 @@ def cloud(x: Floats, y: Floats, rows: Ints, same_axis: bool = False) -> Cloud:
     spread = len(rows) > 1 and np.ptp(x) > 0 and np.ptp(y) > 0
     correlation = float(np.corrcoef(x, y)[0, 1]) if spread else None
     shares = [(side - a.low) / (a.high - a.low) for side, a in ((x, x_axis), (y, y_axis))]
-    column, row = (np.clip((own * CELLS).astype(np.int64), 0, CELLS - 1) for own in shares)
+    column, row = (np.clip((share * CELLS).astype(np.int64), 0, CELLS - 1) for share in shares)
     place = column * CELLS + row
     return Cloud(x_axis, y_axis, _cells(x, y, rows, place), correlation, len(rows))
 
 
 def histogram(values: Floats, bins: int = BINS) -> tuple[Bin, ...]:
     """Counts over equal bins; the bins of measures in [0, 1] are the same on every page."""
-    known = values[np.isfinite(values)]
-    if not len(known):
+    finite = values[np.isfinite(values)]
+    if not len(finite):
         return ()
-    low, high = float(known.min()), float(known.max())
+    low, high = float(finite.min()), float(finite.max())
     ends = (0.0, 1.0) if low >= 0 and high <= 1 else (low, high)
-    counts, edges = np.histogram(known, bins, ends)
+    counts, edges = np.histogram(finite, bins, ends)
     pairs = zip(edges[:-1].tolist(), edges[1:].tolist(), counts.tolist(), strict=True)
-    return tuple(Bin(*one) for one in pairs)
+    return tuple(Bin(*row) for row in pairs)
 
 
 def _ends(values: Floats) -> tuple[float, float]:
@@ -132,12 +132,12 @@ def _cells(x: Floats, y: Floats, rows: Ints, place: Ints) -> tuple[PlotCell, ...
         np.maximum.at(high, which, side)
         ends.append(list(zip(low.tolist(), high.tolist(), strict=True)))
     columns = (means[0].tolist(), means[1].tolist(), counts.tolist(), rows[first].tolist())
-    return tuple(PlotCell(*one) for one in zip(*columns, *ends, strict=True))
+    return tuple(PlotCell(*row) for row in zip(*columns, *ends, strict=True))
 
 
 @dataclass(frozen=True)
 class Frame:
-    """The inside of a plot, in its own units."""
+    """The size and margins of a plot, in SVG units."""
 
     width: int = 460
     height: int = 300
@@ -158,8 +158,8 @@ class Frame:
         """Return the frame with the ticks and labels of both axes."""
         return {
             "frame": self,
-            "x_ticks": [(self.x(x_axis.share(one)), f"{one:g}") for one in x_axis.ticks],
-            "y_ticks": [(self.y(y_axis.share(one)), f"{one:g}") for one in y_axis.ticks],
+            "x_ticks": [(self.x(x_axis.share(tick)), f"{tick:g}") for tick in x_axis.ticks],
+            "y_ticks": [(self.y(y_axis.share(tick)), f"{tick:g}") for tick in y_axis.ticks],
             "x_label": x_label,
             "y_label": y_label,
         }
@@ -168,7 +168,7 @@ class Frame:
 def cloud_plot(
     found: Cloud, labels: tuple[str, str], link: Callable[[PlotCell], str], frame: Frame
 ) -> Data:
-    """Two measures against each other: each mark leads to its item, or to the list of its items."""
+    """Scatter plot of two measures: each mark links to its item, or to the list of its items."""
     from markupsafe import Markup
 
     most = max((cell.count for cell in found.cells), default=1)
@@ -191,18 +191,18 @@ def cloud_plot(
 
 
 def histogram_plot(bins: Sequence[Bin], label: str, link: Callable[[Bin], str]) -> Data:
-    """How often each value occurs; a bar leads to its items."""
+    """Histogram of a measure; each bar links to its items."""
     frame = Frame()
-    most = max((one.count for one in bins), default=0) or 1
+    most = max((bin_.count for bin_ in bins), default=0) or 1
     x_axis = Axis.over(bins[0].low, bins[-1].high) if bins else Axis.over(0, 1)
     y_axis = Axis.over(0, most)
     bars = []
-    for one in (one for one in bins if one.count):
-        left, right = (frame.x(x_axis.share(end)) for end in (one.low, one.high))
-        top = frame.y(y_axis.share(one.count))
+    for bin_ in (bin_ for bin_ in bins if bin_.count):
+        left, right = (frame.x(x_axis.share(end)) for end in (bin_.low, bin_.high))
+        top = frame.y(y_axis.share(bin_.count))
         bar: Data = {"x": left + 0.5, "width": max(1.0, right - left - 1)}
-        bar |= {"y": top, "height": round(frame.y(0) - top, 1), "href": link(one)}
-        bars.append(bar | {"label": f"{one.count} from {one.low:.3f} to {one.high:.3f}"})
+        bar |= {"y": top, "height": round(frame.y(0) - top, 1), "href": link(bin_)}
+        bars.append(bar | {"label": f"{bin_.count} from {bin_.low:.3f} to {bin_.high:.3f}"})
     return frame.axes(x_axis, y_axis, label, "count") | {"bars": bars}
 
 

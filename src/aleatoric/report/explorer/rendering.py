@@ -72,8 +72,8 @@ class Links:
     def to(self, *parts: str, params: Pairs = ()) -> str:
         """Return the address of a page; parameters without a value are left out."""
         path = "/".join(quote(part, safe="") for part in (self.token, *parts))
-        given = urlencode([(key, value) for key, value in params if value])
-        return f"/{path}?{given}" if given else f"/{path}"
+        query = urlencode([(key, value) for key, value in params if value])
+        return f"/{path}?{query}" if query else f"/{path}"
 
     def run(self, key: str, *parts: str, params: Pairs = ()) -> str:
         """Return the address of a page of one run."""

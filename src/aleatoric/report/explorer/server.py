@@ -42,7 +42,7 @@ RUN_PAGES: dict[str, tuple[str, RunPage]] = {
 }
 """Last part of an address -> the template and its data."""
 RUN_FILES: dict[str, Callable[[Site, OpenRun, Params], Answer]] = {
-    "contexts.csv": lambda *asked: csv_answer(system_listing(*asked), "contexts.csv"),
+    "contexts.csv": lambda *request: csv_answer(system_listing(*request), "contexts.csv"),
     "tokens.csv": pages.tokens_csv,
     "progress.json": lambda site, run, params: Answer(
         JSON, json.dumps(run.progress_data(), allow_nan=False).encode()
@@ -179,7 +179,7 @@ class Handler(BaseHTTPRequestHandler):
     server: Explorer
 
     def do_GET(self) -> None:
-        """Send a page, or its headers if only they are asked for."""
+        """Send a page, or only its headers for a HEAD request."""
         self._send(self._answer())
 
     do_HEAD = do_GET  # noqa: N815
@@ -215,8 +215,8 @@ class Handler(BaseHTTPRequestHandler):
         if self.headers.get("Host", "") not in self.server.hosts:
             return _plain(403, "This server answers only to its own host name.")
         first = self.path.partition("?")[0].split("/")[1:2]
-        given = unquote(first[0]) if first else ""
-        if not hmac.compare_digest(given.encode(), self.server.token.encode()):
+        token = unquote(first[0]) if first else ""
+        if not hmac.compare_digest(token.encode(), self.server.token.encode()):
             return _plain(403, "The address lacks this server's secret; open the printed one.")
         return None
 

@@ -29,7 +29,7 @@ class Items:
     group_of: Ints
     """The place of each item's group among `groups`."""
     texts: tuple[str, ...]
-    """What is searched of each item, without regard to case: id and context."""
+    """The searched text of each item, case-folded: id and context."""
 
     def __len__(self) -> int:
         return len(self.numbers)
@@ -46,9 +46,9 @@ class MeasureColumns:
 
     def mean(self, key: str) -> float | None:
         """Return the mean of a measure over the items that have it."""
-        own = self.values.get(key, np.zeros(0))
-        known = own[np.isfinite(own)]
-        return float(known.mean()) if len(known) else None
+        values = self.values.get(key, np.zeros(0))
+        defined = values[np.isfinite(values)]
+        return float(defined.mean()) if len(defined) else None
 
 
 @dataclass(frozen=True)
@@ -64,16 +64,16 @@ class Snapshot:
     """The scored systems."""
     measures: tuple[Measure, ...] = ()
     tagger: str | None = None
-    """What tags words, if the run was asked to tag them."""
+    """The tagger of words, if the run uses one."""
 
     @property
     def probes(self) -> tuple[str, ...]:
-        """The probes that have measures of their own."""
-        return tuple(dict.fromkeys(one.probe for one in self.measures if one.probe))
+        """The probes that have measures."""
+        return tuple(dict.fromkeys(measure.probe for measure in self.measures if measure.probe))
 
     def measure(self, key: str) -> Measure | None:
         """Return a measure by its key."""
-        return next((one for one in self.measures if one.key == key), None)
+        return next((measure for measure in self.measures if measure.key == key), None)
 
     def is_control(self, system: str) -> bool:
         """Whether a system is people, not a model."""
@@ -83,7 +83,7 @@ class Snapshot:
 def take(
     store: Store, view: View, version: tuple[int, ...], earlier: Snapshot | None = None
 ) -> Snapshot:
-    """Read a run as it is now; the items of an earlier snapshot are reused if they are all."""
+    """Read the current state of a run; reuse the items of an earlier snapshot if none is new."""
     manifest = store.manifest
     is_whole = earlier is not None and len(earlier.items) == store.n_items
     items = earlier.items if earlier is not None and is_whole else _items(store, view)
@@ -154,12 +154,12 @@ class Query:
 
     def params(self, **changes: object) -> list[tuple[str, str]]:
         """Return the pairs of an address, without those that are not set."""
-        own = replace(self, **changes)  # type: ignore[arg-type]
-        pairs = [("q", own.text), ("group", own.group), ("pos", own.tag)]
-        pairs += [("range", str(ends)) for ends in own.ranges]
+        query = replace(self, **changes)  # type: ignore[arg-type]
+        pairs = [("q", query.text), ("group", query.group), ("pos", query.tag)]
+        pairs += [("range", str(ends)) for ends in query.ranges]
         # Always given: the default order depends on the list.
-        pairs += [("sort", own.sort), ("dir", "desc" if own.descending else "asc")]
-        pairs += [("page", str(own.page) if own.page > 1 else "")]
+        pairs += [("sort", query.sort), ("dir", "desc" if query.descending else "asc")]
+        pairs += [("page", str(query.page) if query.page > 1 else "")]
         return [(key, value) for key, value in pairs if value]
 
 
@@ -191,32 +191,32 @@ def select(columns: MeasureColumns, items: Items, query: Query, tags: Mapping[st
 
     `tags` maps a part of speech to the items that have it.
     """
-    chosen = np.flatnonzero(_wanted(columns, items, query, tags)).astype(np.int64)
+    chosen = np.flatnonzero(_selected(columns, items, query, tags)).astype(np.int64)
     values = columns.values.get(query.sort)
     if values is None:
         return chosen[::-1] if query.descending else chosen
-    own = values[chosen]
-    keys = np.where(np.isnan(own), np.inf, -own if query.descending else own)
+    sort_by = values[chosen]
+    keys = np.where(np.isnan(sort_by), np.inf, -sort_by if query.descending else sort_by)
     order: Ints = chosen[np.argsort(keys, kind="stable")]
     return order
 
 
-def _wanted(
+def _selected(
     columns: MeasureColumns, items: Items, query: Query, tags: Mapping[str, Flags]
 ) -> Flags:
     keep = np.ones(len(items), dtype=np.bool_)
     if query.text:
-        wanted_text = query.text.casefold()
-        keep &= np.array([wanted_text in text for text in items.texts], dtype=np.bool_)
+        search = query.text.casefold()
+        keep &= np.array([search in text for text in items.texts], dtype=np.bool_)
     if query.group:
         codes = {name: code for code, name in enumerate(items.groups)}
         keep &= items.group_of == codes.get(query.group, -1)
     if query.tag:
         keep &= tags.get(query.tag, False)
     rows: Flags = keep[columns.places]
-    for wanted in query.ranges:
-        if (values := columns.values.get(wanted.key)) is not None:
-            rows = rows & (values >= wanted.low) & (values <= wanted.high)
+    for limits in query.ranges:
+        if (values := columns.values.get(limits.key)) is not None:
+            rows = rows & (values >= limits.low) & (values <= limits.high)
     return rows
 
 
