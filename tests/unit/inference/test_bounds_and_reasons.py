@@ -10,15 +10,20 @@ from typing import Any
 
 import numpy as np
 import pytest
+from scipy import stats
 
 from aleatoric.inference.estimate import (
     CUT_NOTE,
+    GroupSums,
+    at_level,
     bounded,
     bounded_difference,
     bounds_of,
+    estimate,
     with_cut_note,
 )
 from aleatoric.inference.noise import ONE_ANSWER
+from aleatoric.metrics.reduction import Mean
 from aleatoric.report.tables import with_interval
 from aleatoric.result_types import Table
 from aleatoric.types import Estimate, Interval
@@ -185,3 +190,16 @@ def test_all_items_equal(cli: Callable, tmp_path: Path) -> None:
     assert (ran.status, "the same value" in ran.err) == (2, True)
     ran = cli("score", tmp_path / "run", "--analysis", "distinguish")
     assert "0.000 [–]" in ran.out
+
+
+def test_an_interval_of_two_groups_widens_with_one_degree_of_freedom() -> None:
+    narrow = Estimate(0.5, Interval(0.4, 0.6, 0.95, "t"), 10, 2)
+    interval = at_level(narrow, 0.99).interval
+    assert interval is not None
+    factor = stats.t.ppf(0.995, 1) / stats.t.ppf(0.975, 1)
+    assert (interval.low, interval.high) == pytest.approx((0.5 - 0.1 * factor, 0.5 + 0.1 * factor))
+
+
+def test_an_estimate_of_nothing_counts_nothing() -> None:
+    empty = estimate(GroupSums(), Mean("tvd"), 0)
+    assert (empty.value, empty.n_items, empty.n_groups, empty.n_undefined) == (None, 0, 0, 0)

@@ -13,6 +13,7 @@ from scipy import stats
 from aleatoric.metrics.calibration import (
     GRID,
     _gaps,
+    _mass_bins_of_each,
     _smoothed,
     _spectrum,
     bin_index,
@@ -244,3 +245,13 @@ def test_netcal_closes_the_last_bin() -> None:
     confidence = np.array([1.0] * 4 + [0.95] * 4)
     correct = np.array([1.0, 1.0, 0.0, 0.0, 1.0, 1.0, 1.0, 1.0])
     assert netcal_ece(confidence, correct, 10) == pytest.approx(0.225)
+
+
+@given(st.lists(st.lists(st.integers(0, 4), min_size=5, max_size=5), min_size=1, max_size=4))
+def test_bins_of_equal_mass_of_many_classes_are_those_of_each(counts: list[list[int]]) -> None:
+    n = np.array(counts, dtype=float)
+    cells = np.stack([n, n * 0.25, n * 0.5], axis=-1)
+    for bins, of_class in zip(_mass_bins_of_each(cells, 4), cells, strict=True):
+        wanted = mass_bins(of_class, 4)
+        np.testing.assert_array_equal(bins[: len(wanted)], wanted)
+        assert not bins[len(wanted) :].any()
