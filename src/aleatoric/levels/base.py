@@ -216,7 +216,7 @@ def run_job(job: Job, out: Path, monitor: Monitor | None = None) -> Store:
     """
     level = find_level(job.command)
     monitor = monitor or Monitor()
-    # The author of a job names its probes in this command, unlike a saved run.
+    # Probes of a new job come from the caller; those of a saved run may come from others.
     monitor = replace(monitor, allowed_probes=(*monitor.allowed_probes, *job.named_probes))
     level.check(job)
     corpus = level.open(job)

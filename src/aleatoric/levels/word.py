@@ -33,7 +33,7 @@ from aleatoric.runs.formats import StatRow
 from aleatoric.runs.job import ClusterJob, Loading, option
 from aleatoric.runs.run import Store, stat_columns
 from aleatoric.runs.tables import Joined
-from aleatoric.types import Case, Choices, Corpus, Item, Pair
+from aleatoric.types import Case, Choices, Corpus, Draws, Item, Pair
 
 SCORED_AT_ONCE = 100
 ABSTRACTIONS = ("tvd_syn", "tvd_sem")
@@ -270,15 +270,16 @@ def _draw(
     store.add_system(name, facts)
     pending = session.pending_items(store, name, model)
     items: Iterable[Item] = monitor.track(pending.items(monitor.stopping), pending.number, name)
-    changes = AnswerChanges()
+    changes, masses = AnswerChanges(), list[float]()
     with monitor.stopping.finishing():
-        draws = read_draws(pending.new(model.draws(items, ask)), Reading.of(ask.choices), changes)
+        rows = _with_masses(pending.new(model.draws(items, ask)), masses)
+        draws = read_draws(rows, Reading.of(ask.choices), changes)
         joined = store.add_draws(name, draws, model.estimator == "recorded")
     with store.transaction():
         session.add_notes(store, [*_join_notes(store, name, joined, ask.choices), *model.notes()])
         if changes.changed:
             session.add_notes(store, [f"{name}: {changes.note('words')}"])
-        session.add_notes(store, _renormalised_notes(store, name))
+        session.add_notes(store, _partial_notes(name, masses))
         store.set_meta(f"done {name}", True)
 
 
@@ -298,17 +299,23 @@ def _join_notes(store: Store, name: str, joined: Joined, choices: Choices) -> It
         yield f"{name}: {joined.repeated} rows repeat an item and count as {meaning}"
 
 
-def _renormalised_notes(store: Store, name: str) -> Iterator[str]:
-    """Say how much of the probability recorded log-probabilities leave out."""
-    rows = (row for _, draws in store.walk_system(name) for row in draws if row.logprobs)
-    masses = [math.fsum(map(math.exp, row.logprobs.values())) for row in rows if row.logprobs]
+def _with_masses(draws: Iterable[Draws], masses: list[float]) -> Iterator[Draws]:
+    """Yield draws unchanged; append the total probability of each row of log-probabilities."""
+    for row in draws:
+        if row.logprobs:
+            masses.append(math.fsum(map(math.exp, row.logprobs.values())))
+        yield row
+
+
+def _partial_notes(name: str, masses: Sequence[float]) -> Iterator[str]:
+    """Say how much of the probability is missing from recorded log-probabilities."""
     partial = [mass for mass in masses if mass < WHOLE]
     if partial:
         share = sum(partial) / len(partial)
         yield (
             f"{name}: the recorded log-probabilities of {len(partial)} of {len(masses)} contexts "
             f"cover only part of the probability ({share:.0%} on average) and are scaled to sum to "
-            "1, which changes every metric; record all words that people gave, or samples"
+            "1, which changes every metric; record samples, or words that cover the probability"
         )
 
 

@@ -126,7 +126,8 @@ def tolerance_notes(store: Store) -> Iterator[str]:
     if not store.has_stats() or not set(ends) <= set(store.stat_columns()):
         return
     tolerance, parts, widest = store.manifest["tolerance"], [], 0.0
-    for name in (name for name in store.systems() if name not in CONTROLS):
+    models = [name for name in store.systems() if name not in CONTROLS]
+    for name in models:
         low, high = (stat_columns(store, name, ends).values[end] for end in ends)
         width = (high - low)[np.isfinite(high - low)]
         if missed := int((width > tolerance).sum()):
