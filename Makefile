@@ -46,6 +46,7 @@ check: $(READY)
 
 bench: $(READY)
 	$(BIN)/python -m benchmarks.provo_scoring
+	$(BIN)/python -m benchmarks.looking_twice
 	$(BIN)/python -m benchmarks.million_contexts
 	$(BIN)/python -m benchmarks.text_scoring
 	$(BIN)/python -m benchmarks.planner

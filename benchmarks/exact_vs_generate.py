@@ -4,8 +4,8 @@
 
 The paper's procedure is `model.generate` with 1000 sequences of 5 new tokens and its own rule for
 the first word. `exact` and `mc` process whole passages; their time is divided by the number of
-contexts. With `--full`, `exact` scores every context of the corpus, and time and peak memory are
-printed.
+contexts. With `--plain` they use plain forward passes, as for models without a tree pass. With
+`--full`, `exact` scores every context of the corpus, and time and peak memory are printed.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ import resource
 import time
 from collections import Counter
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -166,10 +166,12 @@ def main(arguments: Sequence[str] | None = None) -> None:
     parser.add_argument("--generate", type=int, default=1, help="contexts given to generate()")
     parser.add_argument("--mc", type=int, default=0, help="contexts given to mc; 0 for all")
     parser.add_argument("--tolerance", type=float, default=0.02)
+    parser.add_argument("--plain", action="store_true", help="without tree passes")
     parser.add_argument("--full", action="store_true", help="exact on the whole corpus only")
     options = parser.parse_args(arguments)
     where = {"device": options.device, "dtype": options.dtype}
     lm = load_smollm2(**where) if options.model == "smollm2" else load(options.model, **where)
+    lm = replace(lm, window=0) if options.plain else lm
     items = read(options.corpus)
     if options.full:
         full(lm, items, options)

@@ -138,8 +138,8 @@ def _document(run: Store) -> dict[str, Any]:
 
 
 def table(options: argparse.Namespace) -> None:
-    from aleatoric.report.finetune import curve_table, systems_table
-    from aleatoric.report.tables import to_markdown
+    from aleatoric.reporting.finetune import curve_table, systems_table
+    from aleatoric.reporting.tables import to_markdown
 
     with gzip.open(options.found, "rt", encoding="utf-8") as file:
         document = json.load(file)

@@ -23,17 +23,18 @@ def main() -> None:
     """Print the cost of the whole command and of scoring the saved run again."""
     with tempfile.TemporaryDirectory() as folder:
         recorded, run = Path(folder) / "samples.jsonl", Path(folder) / "run"
-        distinct = _record(recorded)
+        distinct = record(recorded)
         model = f"recorded:{recorded}"
         whole = cost_of(["word", "--corpus", CORPUS, "--model", model, "--out", str(run), "--json"])
-        again = cost_of(["score", str(run), "--json"])
+        again = cost_of(["score", str(run), "--again", "--json"])
     print(f"2687 contexts x {SAMPLES} samples, {distinct:.0f} different words a context")
     for name, cost in {"read, score and reduce": whole, "score the saved run": again}.items():
         took = f"{cost.seconds:.1f} s ({cost.cpu_seconds:.1f} s of the processor)"
         print(f"{name + ':':23} {took}, {cost.peak_mb:.0f} MB")
 
 
-def _record(path: Path) -> float:
+def record(path: Path) -> float:
+    """Write samples of a model; return the mean number of different words per context."""
     weights = np.arange(1, VOCABULARY + 1) ** -STEEPNESS
     distinct = []
     with path.open("w") as file:

@@ -24,7 +24,7 @@ from pathlib import Path
 from aleatoric.data.opening import open_corpus
 from aleatoric.levels.base import run_job
 from aleatoric.levels.word import WordJob
-from aleatoric.report.page import make_report
+from aleatoric.reporting.page import make_report
 from aleatoric.rng import stream
 from aleatoric.runs.formats import DATABASE
 from aleatoric.runs.run import Store

@@ -19,8 +19,8 @@ from aleatoric.data.simulated import vocabulary
 from aleatoric.levels.base import run_job
 from aleatoric.levels.word import WordJob
 from aleatoric.levels.word_scoring import CONTROLS
-from aleatoric.report.explorer.library import Library
-from aleatoric.report.explorer.server import Explorer
+from aleatoric.reporting.explorer.library import Library
+from aleatoric.reporting.explorer.server import Explorer
 from aleatoric.rng import stream
 from aleatoric.runs.formats import StatRow
 from aleatoric.runs.run import Store

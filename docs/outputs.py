@@ -17,15 +17,15 @@ import re
 import shlex
 import sys
 import tempfile
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 
 from aleatoric.cli import main as aleatoric
 from aleatoric.levels.base import run_study
 from aleatoric.levels.word import results
-from aleatoric.report.comparisons import comparison_tables
-from aleatoric.report.tables import between, to_markdown, with_interval
-from aleatoric.report.words import PERFECT, word_table
+from aleatoric.reporting.comparisons import comparison_tables
+from aleatoric.reporting.tables import between, to_markdown, with_interval
+from aleatoric.reporting.words import PERFECT, word_table
 from aleatoric.result_types import Result, Table
 from aleatoric.runs.run import Store
 from aleatoric.studies.by_agreement import by_agreement
@@ -91,7 +91,7 @@ def provo_tables(store: Store) -> dict[str, str]:
     return {name: to_markdown(table) for name, table in tables.items()}
 
 
-def _tvd_table(found: list[Result]) -> Table:
+def _tvd_table(found: Sequence[Result]) -> Table:
     """TVD and its debiased value, with their intervals, and what a perfect model would have."""
     of = {(result.system, result.metric): result for result in found}
     rows = tuple(
@@ -155,9 +155,11 @@ def _run(words: list[str]) -> None:
 
 
 def _tables(printed: str) -> dict[str, str]:
-    """Title -> the table with its notes: a title stands three lines above a rule."""
-    lines = [line.rstrip() for line in printed.splitlines()]
-    starts = [i for i in range(len(lines) - 3) if lines[i + 3].lstrip().startswith("───")]
+    """Title -> the table with its notes: a title stands between two empty lines, above a rule."""
+    lines = ["", *(line.rstrip() for line in printed.splitlines())]
+    rules = [i for i, line in enumerate(lines) if line.startswith("───")]
+    above = [max(i for i in range(rule) if not lines[i]) - 1 for rule in rules]
+    starts = [i for i in above if not lines[i - 1]]
     found = {}
     for start, stop in zip(starts, [*starts[1:], len(lines)], strict=True):
         text = "\n".join(lines[start:stop]).strip("\n")

@@ -1,9 +1,9 @@
-"""A run as plain lines in one order: two runs with the same lines hold the same results.
+"""Canonical text form of a run: two runs with the same lines have the same results.
 
-Numbers of rows, times and package versions are not among them: they may differ between a run that
-went through at once and one that was stopped, moved or spread over machines. Probabilities
-of `exact`, which a live model computes, are equal only up to rounding after a resumption: other
-contexts are then computed together, and the last digits depend on that.
+Row numbers, times and package versions are excluded: they may differ between an uninterrupted run
+and one that was interrupted, moved or distributed. Probabilities of `exact`, which a live model
+computes, are equal only up to rounding after a resume: contexts are then batched differently, and
+the last digits depend on the batch.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ _FACTS = ("notes", "complete", "stat_columns", "split_names", "probe_facts", "pr
 
 
 def canonical_bytes(store: Store) -> bytes:
-    """All that a run holds, in canonical order.
+    """Return the contents of a run in canonical order.
 
     >>> import tempfile
     >>> from pathlib import Path
@@ -35,7 +35,7 @@ def canonical_bytes(store: Store) -> bytes:
 
 
 def canonical_lines(store: Store) -> Iterator[str]:
-    """A JSON list a line: manifest, facts, items, systems, draws, statistics, sums of tokens."""
+    """One JSON list per line: manifest, facts, items, systems, draws, statistics, token sums."""
     for part in (_manifest, _facts, _items, _systems, _draws, _statistics, _token_sums):
         for row in part(store):
             yield json.dumps(row, sort_keys=True, ensure_ascii=False)

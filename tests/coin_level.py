@@ -40,7 +40,7 @@ class CoinJob(Job):
 
 
 class Coin(Level):
-    """Coin tosses: how people call a coin against how a model tosses it."""
+    """Coin tosses: human calls compared with the tosses of a model."""
 
     name = "coin"
     help = "Coin tosses: does a model toss as people do?"
@@ -49,7 +49,7 @@ class Coin(Level):
     leading = "overlap"
 
     def check(self, job: CoinJob) -> None:
-        """Refuse models that are no probability."""
+        """Reject models that are not a probability."""
         for spec in job.models:
             if not 0 <= float(spec) <= 1:
                 raise UsageError(f"{spec} is no probability; give one from 0 to 1.")

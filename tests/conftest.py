@@ -1,4 +1,4 @@
-"""What tests share: where real data lies, and how to run the command line."""
+"""Shared fixtures: the location of real data, and the command line."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ ROOT = Path(__file__).resolve().parent.parent
 
 @pytest.fixture(scope="session")
 def shared() -> Path:
-    """The folder of real data and golden numbers; tests that need it skip where it is absent."""
+    """The folder of real data and golden numbers; tests that need it are skipped without it."""
     folder = Path(os.environ.get("ALEATORIC_SHARED", ROOT.parent / "shared"))
     if not (folder / "data").is_dir():
         pytest.skip(f"the shared data are not at {folder}; set ALEATORIC_SHARED to their folder")
@@ -46,7 +46,7 @@ def provo_expected(shared: Path) -> dict[str, Any]:
 
 @dataclass(frozen=True)
 class Ran:
-    """What a command printed and returned."""
+    """Output and exit status of a command."""
 
     status: int
     out: str

@@ -36,7 +36,9 @@ class EnumerableLM:
     depth: int = 4
     seed: int = 0
     sharpness: float = 2.0
+    positions: int = 64
     window: int = 64
+    """The longest text in a tree pass; 0 to use plain passes."""
     context: int = field(default=1)
 
     @property
@@ -52,7 +54,7 @@ class EnumerableLM:
         return torch.device("cpu")
 
     def encode(self, text: str) -> tuple[int, ...]:
-        """Greedy longest-first cutting of `text` into tokens."""
+        """Greedy longest-match tokenization of `text`."""
         data, ids = text.encode(), []
         while data:
             fits = [i for i, piece in enumerate(self.tokens) if piece and data.startswith(piece)]
@@ -65,7 +67,7 @@ class EnumerableLM:
 
     @property
     def tiled(self) -> bool:
-        """It reads masks."""
+        """Whether attention uses tiles: this model uses masks."""
         return False
 
     def encode_all(self, texts: Sequence[str]) -> list[tuple[int, ...]]:
@@ -76,8 +78,32 @@ class EnumerableLM:
         """The tokens of `text`."""
         return self.encode(text)
 
-    def check_length(self, tokens: int) -> None:
-        """Texts of any length are right."""
+    def in_tree(self, length: int) -> bool:
+        """Whether texts of so many tokens fit a tree pass."""
+        return length <= self.window
+
+    @property
+    def plain(self) -> EnumerableLM:
+        """Its plain passes, which are the methods below."""
+        return self
+
+    def check(self, length: int, window: int) -> None:
+        """Accept texts of any length."""
+
+    def contexts(self, tokens: tuple[int, ...], stops: Sequence[int]) -> Iterator[Any]:
+        """Logits and state after each stop; a state is the text."""
+        paths = [tokens[:stop] for stop in stops]
+        return zip(self.alone(paths), paths, strict=True)
+
+    def after(self, pairs: Sequence[tuple[tuple[int, ...], tuple[int, ...]]], _: int) -> Tensor:
+        """Logits after each text and its continuation."""
+        return self.alone([state + row for state, row in pairs])
+
+    def alone(self, texts: Sequence[tuple[int, ...]]) -> Tensor:
+        """Logits after each text."""
+        import torch
+
+        return torch.as_tensor(np.stack([self.next_log_probs(text) for text in texts]))
 
     def next_log_probs(self, path: Sequence[int]) -> NDArray[np.float64]:
         """Log-probabilities of the next token after a token sequence."""
@@ -100,7 +126,7 @@ class EnumerableLM:
     def forward(
         self, ids: Tensor, positions: Tensor, mask: Tensor, past: KV | None, keep: Tensor | None
     ) -> tuple[Tensor, KV]:
-        """Logits as a model gives them; keys are the tokens themselves."""
+        """Logits in the format of a model; the cached keys are the tokens themselves."""
         import torch
 
         own = ids.double()[None, None, :, None]

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 from explored_runs import explored, text_run, word_run
 
-from aleatoric.report.explorer.server import Explorer
+from aleatoric.reporting.explorer.server import Explorer
 
 
 @pytest.fixture(scope="session")
@@ -25,6 +25,6 @@ def texts(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 @pytest.fixture(scope="module")
 def explorer(words: Path, texts: Path) -> Iterator[Explorer]:
-    """Both runs, being explored."""
+    """An explorer that serves both runs."""
     with explored(words, texts) as found:
         yield found

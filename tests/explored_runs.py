@@ -1,4 +1,4 @@
-"""Small real runs for those who look at them: three systems, and texts that mean harm."""
+"""Small real runs for the explorer: three systems, and hostile texts."""
 
 from __future__ import annotations
 
@@ -14,8 +14,8 @@ from urllib.request import urlopen
 from aleatoric.levels.base import run_job
 from aleatoric.levels.text import TextJob
 from aleatoric.levels.word import WordJob
-from aleatoric.report.explorer.library import Library
-from aleatoric.report.explorer.server import Explorer
+from aleatoric.reporting.explorer.library import Library
+from aleatoric.reporting.explorer.server import Explorer
 
 SCRIPT = (
     '<script>document.title = "stolen"</script><img src=x onerror="document.title=1"> & "q" \'s'
@@ -48,7 +48,7 @@ def lines(path: Path, rows: Iterable[dict[str, Any]]) -> Path:
 
 
 def word_run(folder: Path) -> Path:
-    """People's answers to eight contexts and three recorded systems."""
+    """Human answers to eight contexts, and three recorded systems."""
     people = lines(
         folder / "people.jsonl",
         (
@@ -71,7 +71,7 @@ def _recorded(folder: Path, name: str) -> Path:
 
 
 def text_run(folder: Path) -> Path:
-    """Three inputs, people's texts and one recorded generator."""
+    """Three inputs with human texts, and one recorded generator."""
     references = ["Hello there.", "Hi!", "Good day to you.", SCRIPT]
     inputs = [["Say hello.", "Go on."], "How are you?", SCRIPT]
     people = lines(
@@ -91,7 +91,7 @@ def text_run(folder: Path) -> Path:
 
 @contextmanager
 def explored(*runs: Path, watched: bool = True) -> Iterator[Explorer]:
-    """The explorer of some runs, answering until the end."""
+    """Serve an explorer of the runs within the block."""
     library = Library(runs)
     if watched:
         library.start()
@@ -107,13 +107,13 @@ def explored(*runs: Path, watched: bool = True) -> Iterator[Explorer]:
 
 
 def get(explorer: Explorer, path: str) -> str:
-    """A page as text."""
+    """Return a page as text."""
     with urlopen(f"{explorer.url}{path}", timeout=20) as answer:
         return answer.read().decode()
 
 
 def until(what: Callable[[], object], seconds: float = 60) -> None:
-    """Wait until something is true; a test that waits in vain fails."""
+    """Wait until a condition holds; fail after a timeout."""
     end = time.monotonic() + seconds
     while not what():
         assert time.monotonic() < end, "it did not happen in time"

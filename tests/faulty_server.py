@@ -1,6 +1,6 @@
-"""A small OpenAI-compatible server on loopback that misbehaves as it is told.
+"""A small OpenAI-compatible server on loopback with injected faults.
 
-With an `upstream` it is a proxy: what it does not spoil comes from the real server there.
+With an `upstream` it is a proxy: requests without a fault are forwarded to the real server.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ STALL = 1.0
 
 
 class FaultyServer(ThreadingHTTPServer):
-    """Answers well but for the faults it is given, one a POST in their order (`None`: well)."""
+    """Answers correctly except for the given faults, one per POST in order (`None`: no fault)."""
 
     daemon_threads = True
     block_on_close = False
@@ -52,7 +52,7 @@ class FaultyServer(ThreadingHTTPServer):
         return f"http://127.0.0.1:{self.server_port}/v1"
 
     def handle_error(self, request: Any, client_address: Any) -> None:
-        """A client that hangs up is expected here."""
+        """Ignore clients that close the connection."""
 
 
 class _Handler(BaseHTTPRequestHandler):
@@ -168,7 +168,7 @@ class _Handler(BaseHTTPRequestHandler):
 
 @cache
 def bomb(layers: int, size: int = 2**28) -> bytes:
-    """Zeros that are packed several times; a few hundred bytes from three layers on."""
+    """Zeros compressed several times; a few hundred bytes from three layers on."""
     packer = zlib.compressobj(1, wbits=31)
     pieces = [packer.compress(bytes(2**20)) for _ in range(size // 2**20)]
     packed = b"".join([*pieces, packer.flush()])
@@ -179,7 +179,7 @@ def bomb(layers: int, size: int = 2**28) -> bytes:
 
 @contextmanager
 def peak_below(most: int) -> Iterator[None]:
-    """Fail where Python allocates more than `most` bytes at once within the block."""
+    """Fail if the peak memory of Python within the block exceeds `most` bytes."""
     tracemalloc.start()
     try:
         yield
@@ -190,7 +190,7 @@ def peak_below(most: int) -> Iterator[None]:
 
 @contextmanager
 def serving() -> Iterator[FaultyServer]:
-    """A server that runs until the block ends."""
+    """Run a server within the block."""
     faulty = FaultyServer()
     thread = threading.Thread(target=faulty.serve_forever, kwargs={"poll_interval": 0.01})
     thread.start()

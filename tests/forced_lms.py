@@ -1,4 +1,4 @@
-"""Tiny random-weight causal and encoder-decoder models, saved as transformers saves them."""
+"""Tiny random-weight causal and encoder-decoder models, saved in the format of transformers."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ WINDOW = 24
 
 
 def words(template: str | None = None) -> PreTrainedTokenizerFast:
-    """A byte-level tokenizer that puts special tokens around a text as `template` says."""
+    """A byte-level tokenizer that adds special tokens by `template`."""
     inner = Tokenizer(models.BPE(unk_token="<unk>"))
     inner.pre_tokenizer = pre_tokenizers.ByteLevel(add_prefix_space=False)
     alphabet = pre_tokenizers.ByteLevel.alphabet()
@@ -76,7 +76,7 @@ def tiny(kind: str) -> tuple[Any, PreTrainedTokenizerFast]:
 
 
 def saved(kind: str, folder: Path) -> Path:
-    """The model on disk, as `hf:DIR` reads it."""
+    """Save the model in the format that `hf:DIR` reads."""
     model, tokenizer = tiny(kind)
     model.save_pretrained(folder / kind)
     tokenizer.save_pretrained(folder / kind)

@@ -1,4 +1,4 @@
-"""Marks of parameters: a sample runs with `make test`, the others with `make test-all`."""
+"""Parameter marks: `make test` runs a sample, `make test-all` runs all."""
 
 from __future__ import annotations
 

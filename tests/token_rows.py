@@ -1,4 +1,4 @@
-"""Statistics of one chunk of tokens from a chosen engine, checked as a stream checks them."""
+"""Statistics of one chunk of tokens from a chosen engine, validated like those of a stream."""
 
 from __future__ import annotations
 
@@ -6,14 +6,13 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from aleatoric.calibration.schemes import Scheme
-from aleatoric.calibration.statistics import TokenRows, as_rows
+from aleatoric.calibration.statistics import TokenRows
 from aleatoric.calibration.stream import (
     Engine,
     ValueUnits,
     check_chunk,
     check_columns,
     check_units,
-    host,
     run,
 )
 from aleatoric.errors import UsageError
@@ -47,4 +46,4 @@ def token_rows(
     numbers = [given[str(s)] if s.samples else None for s in parsed]
     columns = run(values, targets, parsed, numbers, engine)
     check_columns(columns, units, values.dtype)
-    return as_rows(columns, host(targets), list(map(str, parsed)))
+    return columns

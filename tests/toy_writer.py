@@ -1,4 +1,4 @@
-"""A writer of texts that needs no model: words drawn from each input's own stream."""
+"""A toy text model without weights: words drawn from a random stream per input."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ WORDS = ("the", "a", "cat", "dog", "sat", "ran", "here", "there")
 
 @dataclass
 class ToyWriter:
-    """Writes few words; stops with an error after `limit` inputs, as a killed run would."""
+    """Generate a few words; raise an error after `limit` inputs to simulate a killed run."""
 
     label: str = "toy"
     version: str = "1"

@@ -1,4 +1,4 @@
-"""A population whose next word depends on the last one alone, and a tiny model of its words."""
+"""A population whose next word depends only on the last one, and a tiny model of its words."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ def population(passages: int, length: int, people: int = 40) -> Iterator[Item]:
 
 
 def words_lm(layers: int = 2, width: int = 32, dropout: float = 0.0, seed: int = 0) -> HFModel:
-    """A random model with one token a word, with and without a space before it."""
+    """A random model with one token per word, with and without a leading space."""
     tokenizer = _tokenizer()
     torch.manual_seed(seed)
     config = GPT2Config(
@@ -59,7 +59,7 @@ def _tokenizer() -> PreTrainedTokenizerFast:
 
 
 def save_lm(folder: Path, **shape: float) -> Path:
-    """Such a model as a directory that `hf:` reads."""
+    """Save such a model in the format that `hf:` reads."""
     lm = words_lm(**shape)  # type: ignore[arg-type]
     lm.model.save_pretrained(folder)
     lm.tokenizer.save_pretrained(folder)
@@ -67,7 +67,7 @@ def save_lm(folder: Path, **shape: float) -> Path:
 
 
 def save_corpus(path: Path, items: Sequence[Item]) -> Path:
-    """Items as a cloze corpus."""
+    """Save items as a cloze corpus."""
     rows = [
         {"id": i.id, "group": i.group, "context": i.context, "original": i.original}
         | {"responses": list(i.responses)}

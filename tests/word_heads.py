@@ -1,4 +1,4 @@
-"""The head of the next-word distribution by itself, without a search for given words."""
+"""The head of the next-word distribution alone, without a search for given words."""
 
 from __future__ import annotations
 
@@ -8,7 +8,8 @@ import numpy as np
 
 from aleatoric.models.hf import HFModel
 from aleatoric.nextword.head import Head, HeadSearch, grow
-from aleatoric.nextword.tree import Tree, for_contexts
+from aleatoric.nextword.packs import for_contexts
+from aleatoric.nextword.tree import Tree
 from aleatoric.nextword.vocabulary import ENTRY, LogitReader, NodeCache, Vocabulary
 
 

@@ -30,6 +30,7 @@ class Page:
 
 
 PAGES = (
+    Page("front", "import aleatoric as al", ("api", "functional")),
     Page("runs", "Runs and results", ("types", "result_types", "levels", "runs", "demo")),
     Page("metrics", "Metrics", ("metrics",)),
     Page("inference", "Inference", ("inference",)),
@@ -40,7 +41,7 @@ PAGES = (
     Page("corpora", "Corpora", ("data",)),
     Page("studies", "Comparisons, plans and studies", ("studies",)),
     Page("training", "Fine-tuning", ("tuning", "training")),
-    Page("reports", "Reports", ("report",)),
+    Page("reports", "Reports", ("reporting",)),
     Page("rest", "Everything else", ()),
 )
 """The last page takes the rooms that no other page names."""
@@ -80,15 +81,9 @@ def _index(pages: dict[str, str], source: Path) -> str:
     lines += [
         "",
         "Written from the source's docstrings when the site is built. Everything without a leading",
-        "underscore is here; the runnable examples are tests. What most programs need:",
+        "underscore is here; the runnable examples are tests.",
         "",
-        "| to | use |",
-        "|---|---|",
-        "| run a job | [`run_job`](runs.md#aleatoric.levels.base.run_job) |",
-        "| score logits that you have | [`CalibrationStream`]"
-        "(tokens.md#aleatoric.calibration.stream.CalibrationStream) |",
-        "| read a result | [`Result`](runs.md#aleatoric.result_types.Result) |",
-        "| compute one distance | [`tvd`](metrics.md#aleatoric.metrics.distances.tvd) |",
+        *_public_table(pages, source),
         "",
         "| page | modules |",
         "|---|---|",
@@ -100,6 +95,29 @@ def _index(pages: dict[str, str], source: Path) -> str:
         )
         lines.append(f"| [{page.title}]({path.removeprefix('api/')}) | {shown} |")
     return "\n".join(lines) + "\n"
+
+
+def public_names(source: Path) -> dict[str, str]:
+    """Public name of the package -> the module where it is defined."""
+    tree = ast.parse((source / PACKAGE / "__init__.py").read_text(encoding="utf-8"))
+    for node in tree.body:
+        if isinstance(node, ast.Assign) and ast.unparse(node.targets[0]) == "_HOMES":
+            homes: dict[str, str] = ast.literal_eval(node.value)
+            return {name: home for home, names in homes.items() for name in names.split()}
+    return {}
+
+
+def _public_table(pages: dict[str, str], source: Path) -> list[str]:
+    """The names of `import aleatoric as al`, each with its summary and a link."""
+    rows = ["| `al.` | |", "|---|---|"]
+    for name, home in public_names(source).items():
+        heading = f"### `{name}` {{ #{home}.{name} }}"
+        for path, text in pages.items():
+            if heading in text:
+                summary = text.partition(heading)[2].split("```")[2].strip().partition("\n")[0]
+                link = f"{path.removeprefix('api/')}#{home}.{name}"
+                rows.append(f"| [`{name}`]({link}) | {summary.replace('|', chr(92) + '|')} |")
+    return rows
 
 
 def _module_part(source: Path, path: Path) -> str:

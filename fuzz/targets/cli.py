@@ -32,6 +32,7 @@ WORDS = (
     "replacement", "sd=0.2,icc=0.05", "lexical-1", "whitespace", "0", "1", "-1", "2", "nan", "inf",
     "1e999", "99999999999999999999", "0.5", "", " ", "\x1b[31m\u202e", "\ud800", "'", "--", "-",
     "-h", "[red]x[/]", "*", "{input}", "http://127.0.0.1:9/x", "corpora", "nothing", "é" * 300,
+    "--columns", "--missing", "--sample", "context=@header,response=*", "context=a,response=b",
 )  # fmt: skip
 SEEDS = tuple(
     bytes(WORDS.index(word) for word in line.split())

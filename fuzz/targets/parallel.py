@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from aleatoric.data.parallel import load
+from aleatoric.data.documents import load_parallel as load
 from fuzz.trial import read_all, refusals, written
 
 SEEDS = (

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from aleatoric.data.writingprompts import load
+from aleatoric.data.references import load_writingprompts as load
 from fuzz.trial import read_all, refusals, written
 
 SEEDS = (b"[ WP ] A dog .\n[ WP ] A dog .\n=====\nOnce <newline> it ran .\nTwice .\n",)

@@ -1,8 +1,4 @@
-"""The demo: simulated people from a known distribution, and models to compare with them.
-
-The people are SmolLM2 itself at a planted temperature, so the right answer is known: that
-temperature has the highest overlap and the lowest squared distance.
-"""
+"""The demo: people simulated by SmolLM2 at a planted temperature, which must come out closest."""
 
 from __future__ import annotations
 
@@ -26,7 +22,6 @@ from aleatoric.types import Item
 PEOPLE = 40
 PLANTED = "temperature=0.8"
 DECODERS = ("ancestral", "temperature=0.5", PLANTED, "temperature=1.2", "top_p=0.9", "greedy")
-FIRST_WORDS = 4
 PASSAGES = (
     "The old lighthouse keeper climbed the stairs every evening to light the lamp before the "
     "fishing boats came home",
@@ -34,14 +29,6 @@ PASSAGES = (
     "nobody said a word",
     "My grandmother kept her recipes in a wooden box and she never let anyone read them until "
     "the winter she turned ninety",
-)
-TOY_TEMPERATURES = (0.25, 0.5, 2.0, 4.0)
-TOY_CORPUS = "simulated:contexts=400,people=40"
-
-PLANTED_SYSTEM = f"smollm2 {PLANTED}"
-TOY_SYSTEM = "toy"
-NEXT_STEP = (
-    "With real people: aleatoric word --corpus answers.jsonl --model smollm2 --out runs/first"
 )
 
 
@@ -58,8 +45,8 @@ def run_smollm2(out: Path, seed: int = 0, monitor: Monitor | None = None) -> Sto
 
 def run_toy(out: Path, seed: int = 0, monitor: Monitor | None = None) -> Store:
     """Compare the perfect model of a made-up language, and tempered ones, with its people."""
-    models = ("toy", *(f"toy:temperature={t:g}" for t in TOY_TEMPERATURES))
-    job = WordJob(TOY_CORPUS, models, samples=PEOPLE, seed=seed)
+    models = ("toy", *(f"toy:temperature={t:g}" for t in (0.25, 0.5, 2.0, 4.0)))
+    job = WordJob("simulated:contexts=400,people=40", models, samples=PEOPLE, seed=seed)
     return run_job(job, out / "run", monitor)
 
 
@@ -89,10 +76,9 @@ def conclusion(results: Sequence[Result], planted: str, people: str) -> str:
 
 
 def contexts() -> Iterator[Item]:
-    """Yield every beginning of every passage, from a few words on, with the word that follows."""
-    for number, passage in enumerate(PASSAGES, start=1):
-        words = passage.split()
-        for position in range(FIRST_WORDS, len(words)):
+    """Yield every beginning of every passage, from four words on, with the word that follows."""
+    for number, words in enumerate(map(str.split, PASSAGES), start=1):
+        for position in range(4, len(words)):
             item_id, context = f"{number}:{position + 1}", " ".join(words[:position])
             yield Item(item_id, str(number), context, (), words[position])
 

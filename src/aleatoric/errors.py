@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable, Iterator
+from contextlib import contextmanager
+from difflib import get_close_matches
 from pathlib import Path
 
 
@@ -15,6 +18,10 @@ class UsageError(AleatoricError):
     """The command was asked for something that does not exist or does not fit."""
 
     status = 2
+
+
+class ArgumentError(UsageError, ValueError):
+    """An argument of a function of the public interface cannot be used."""
 
 
 class DataError(AleatoricError):
@@ -60,8 +67,39 @@ class MissingExtraError(UsageError):
         super().__init__(f'this needs the package {package}: run pip install "aleatoric[{extra}]".')
 
 
+@contextmanager
+def needs(package: str, extra: str) -> Iterator[None]:
+    """Turn the failed import of an optional package into an error that says how to install it."""
+    try:
+        yield
+    except ModuleNotFoundError:
+        raise MissingExtraError(package, extra) from None
+
+
+def did_you_mean(spec: str, known: Iterable[str]) -> str:
+    """Return the question for a misspelt NAME or NAME:ARGUMENT; empty if no name is close.
+
+    >>> did_you_mean("Smolm2", ["smollm2", "hf"]), did_you_mean("HF:gpt2", ["hf"])
+    (' (did you mean smollm2?)', ' (did you mean hf:gpt2?)')
+    """
+    name, colon, argument = spec.partition(":")
+    folded = {candidate.casefold(): candidate for candidate in known}
+    near = get_close_matches(name.casefold(), folded, 1, cutoff=0.75)
+    meant = [quoted(f"{folded[found]}{colon}{argument}", 200)[1:-1] for found in near]
+    return f" (did you mean {meant[0]}?)" if meant else ""
+
+
 INVISIBLE_LETTERS = "\u200c\u200d"
 """Zero-width non-joiner and joiner: they change the shape of letters and are safe to print."""
+
+
+def counted(n: int, noun: str, singular: str = "", plural: str = "") -> str:
+    """Return a number with its noun, and with a verb that agrees if one is given.
+
+    >>> counted(1, "row", "has", "have"), counted(2, "row", "has", "have"), counted(3, "answer")
+    ('1 row has', '2 rows have', '3 answers')
+    """
+    return f"{n} {noun} {singular}".rstrip() if n == 1 else f"{n} {noun}s {plural}".rstrip()
 
 
 def quoted(value: object, most: int = 60) -> str:

@@ -6,17 +6,26 @@ versions and progress callbacks are here too.
 
 from __future__ import annotations
 
+import hashlib
 import platform
 import sys
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import AbstractContextManager, contextmanager, suppress
 from importlib import import_module
 from importlib.metadata import EntryPoint, PackageNotFoundError, entry_points, version
+from pathlib import Path
 from typing import Any, TypeVar
 
-import aleatoric
-from aleatoric.errors import MissingExtraError, UsageError, quoted
+from aleatoric.errors import MissingExtraError, UsageError, did_you_mean, quoted
 
+
+def _from(module: str, names: str) -> dict[str, str]:
+    """Return name -> "module:attribute" of names in a module, or of NAME=ATTRIBUTE."""
+    pairs = (name.partition("=") for name in names.split())
+    return {name: f"aleatoric.{module}:{attribute or name}" for name, _, attribute in pairs}
+
+
+_LIVE = "smollm2=load_smollm2 hf=load_hf gguf=load_gguf"
 PLUGINS: dict[str, dict[str, str]] = {
     "levels": {
         "word": "aleatoric.levels.word:Word",
@@ -25,98 +34,58 @@ PLUGINS: dict[str, dict[str, str]] = {
         "finetune": "aleatoric.tuning.finetuning:Finetune",
     },
     "views": {
-        "word": "aleatoric.report.words:WordView",
-        "token": "aleatoric.report.tokens:TokenView",
-        "text": "aleatoric.report.texts:TextView",
-        "finetune": "aleatoric.report.words:FinetuneView",
+        **_from("reporting.words", "word=WordView finetune=FinetuneView"),
+        "token": "aleatoric.reporting.tokens:TokenView",
+        "text": "aleatoric.reporting.texts:TextView",
     },
     "notebook": {
-        "plot": "aleatoric.report.notebook:plot",
-        "to_html": "aleatoric.report.notebook:to_html",
+        **_from("reporting.notebook", "plot tables_of to_html to_text"),
+        "view_of_run": "aleatoric.reporting.views:view_of_run",
+        "results_data": "aleatoric.reporting.tables:results_data",
     },
     "corpora": {
         "provo": "aleatoric.data.provo:load",
         "cloze": "aleatoric.data.cloze:load",
         "simulated": "aleatoric.data.simulated:load",
     },
-    "token_corpora": {
-        "text": "aleatoric.data.documents:load",
-        "parallel": "aleatoric.data.parallel:load",
-    },
+    "token_corpora": _from("data.documents", "text=load parallel=load_parallel"),
     "text_corpora": {
-        "multiref": "aleatoric.data.multiref:load",
-        "asset": "aleatoric.data.asset:load",
-        "wmt14-10ref": "aleatoric.data.wmt14:load",
-        "dailydialog++": "aleatoric.data.dailydialog:load",
-        "writingprompts": "aleatoric.data.writingprompts:load",
+        "multiref": "aleatoric.data.references:load",
+        "asset": "aleatoric.data.references:load_asset",
+        "wmt14-10ref": "aleatoric.data.references:load_wmt14",
+        "dailydialog++": "aleatoric.data.references:load_dailydialog",
+        "writingprompts": "aleatoric.data.references:load_writingprompts",
     },
     "models": {
         "openai": "aleatoric.models.openai:load",
         "recorded": "aleatoric.models.recorded:load",
         "toy": "aleatoric.models.toy:load",
     },
-    "language_models": {
-        "smollm2": "aleatoric.models.hf:load_smollm2",
-        "hf": "aleatoric.models.hf:load",
-        "gguf": "aleatoric.models.hf:load_gguf",
-    },
-    "estimators": {
-        "exact": "aleatoric.nextword.live:LiveModel",
-        "mc": "aleatoric.nextword.live:LiveModel",
-    },
-    "forced_models": {
-        "smollm2": "aleatoric.models.forced:load_smollm2",
-        "hf": "aleatoric.models.forced:load_hf",
-        "gguf": "aleatoric.models.forced:load_gguf",
-    },
+    "language_models": _from("models.hf", "smollm2=load_smollm2 hf=load gguf=load_gguf"),
+    "estimators": _from("nextword.live", "exact=LiveModel mc=LiveModel"),
+    "forced_models": _from("models.forced", _LIVE),
     "text_models": {
-        "smollm2": "aleatoric.models.generate_hf:load_smollm2",
-        "hf": "aleatoric.models.generate_hf:load_hf",
-        "gguf": "aleatoric.models.generate_hf:load_gguf",
+        **_from("models.generate_hf", _LIVE),
         "openai": "aleatoric.models.openai:load_texts",
         "recorded": "aleatoric.models.recorded:load_texts",
     },
     "engines": {"local": "aleatoric.runs.engine:open_local", "ray": "aleatoric.runs.ray:open_ray"},
     "metrics": {
-        "tvd": "aleatoric.metrics.distances:tvd",
-        "tvd_debiased": "aleatoric.metrics.distances:tvd_debiased",
-        "sq_distance": "aleatoric.metrics.agreement:sq_distance",
-        "js": "aleatoric.metrics.distances:js",
-        "entropy_human": "aleatoric.metrics.entropy:entropy_human",
-        "entropy_model": "aleatoric.metrics.entropy:entropy_model",
-        "mass_on_human": "aleatoric.metrics.agreement:mass_on_human",
-        "rank_of_human_mode": "aleatoric.metrics.agreement:rank_of_human_mode",
+        **_from("metrics.distances", "tvd tvd_debiased js"),
+        **_from("metrics.agreement", "sq_distance mass_on_human rank_of_human_mode"),
+        **_from("metrics.entropy", "entropy_human entropy_model"),
     },
-    "word_rules": {
-        "corrected": "aleatoric.nextword.rules:first_word",
-        "paper": "aleatoric.nextword.rules:first_word_paper",
-        "characters": "aleatoric.nextword.rules:first_character",
-    },
-    "divergences": {"w1": "aleatoric.metrics.distances:w1", "ks": "aleatoric.metrics.distances:ks"},
-    "taggers": {
-        "textblob": "aleatoric.probes.taggers:textblob",
-        "nltk": "aleatoric.probes.taggers:nltk",
-        "spacy": "aleatoric.probes.taggers:spacy",
-    },
-    "tokenisers": {
-        "spacy": "aleatoric.probes.taggers:spacy_tokens",
-        "spacy-words": "aleatoric.probes.taggers:spacy_words",
-        "whitespace": "aleatoric.probes.taggers:whitespace",
-    },
-    "encoders": {
-        "minilm": "aleatoric.probes.encoders:minilm",
-        "st": "aleatoric.probes.encoders:sentence_transformers",
-    },
-    "probes": {
-        "lexical": "aleatoric.probes.opening:open_lexical",
-        "syntactic": "aleatoric.probes.opening:open_syntactic",
-        "semantic": "aleatoric.probes.opening:open_semantic",
-    },
-    "embedders": {
-        "minilm": "aleatoric.levels.word_classes:minilm",
-        "wordllama": "aleatoric.levels.word_classes:wordllama",
-        "vectors": "aleatoric.levels.word_classes:vectors",
-    },
+    "word_rules": _from(
+        "nextword.rules", "corrected=first_word paper=first_word_paper characters=first_character"
+    ),
+    "divergences": _from("metrics.distances", "w1 ks"),
+    "taggers": _from("probes.taggers", "textblob nltk spacy"),
+    "tokenisers": _from("probes.taggers", "spacy=spacy_tokens spacy-words=spacy_words whitespace"),
+    "encoders": _from("probes.encoders", "minilm st=sentence_transformers"),
+    "probes": _from(
+        "probes.opening", "lexical=open_lexical syntactic=open_syntactic semantic=open_semantic"
+    ),
+    "embedders": _from("levels.word_classes", "minilm wordllama vectors"),
     "analyses": {
         "replacement": "aleatoric.studies.replacement:run",
         "subsampling": "aleatoric.studies.subsampling:run",
@@ -126,11 +95,10 @@ PLUGINS: dict[str, dict[str, str]] = {
         "learning-curve": "aleatoric.studies.learning_curve:run",
     },
     "token_analyses": {
-        "intrinsic": "aleatoric.studies.intrinsic:run_intrinsic",
+        **_from("studies.intrinsic", "intrinsic=run_intrinsic frequency=run_frequency"),
         "stability": "aleatoric.studies.stability:run",
-        "frequency": "aleatoric.studies.intrinsic:run_frequency",
     },
-    "text_analyses": {"fit": "aleatoric.levels.text_fit:run"},
+    "text_analyses": _from("levels.text_fit", "fit=run"),
 }
 """What ships with the package: kind -> name -> "module:attribute"."""
 
@@ -151,7 +119,8 @@ def find(kind: str, name: str) -> Any:
             if point.name == name:
                 return point.load()
         known = ", ".join(names(kind))
-        raise UsageError(f"there is no {kind} plugin named {name!r}; known: {known}.")
+        near = did_you_mean(name, names(kind))
+        raise UsageError(f"there is no {kind} plugin named {name!r}{near}; known: {known}.")
     module, attribute = target.split(":")
     try:
         return getattr(import_module(module), attribute)
@@ -196,9 +165,8 @@ def called(function: Callable[[str], object], place: str, what: str, text: str) 
     try:
         return function(text)
     except Exception as error:
-        raise UsageError(
-            f"the {what} {place} failed on {quoted(text)} ({error_line(error)}); correct it."
-        ) from error
+        problem = f"the {what} {place} failed on {quoted(text)} ({error_line(error)})"
+        raise UsageError(f"{problem}; correct it.") from error
 
 
 def error_line(error: BaseException) -> str:
@@ -218,13 +186,30 @@ def _current_folder_first() -> Iterator[None]:
             sys.path.remove("")
 
 
+def package_version() -> str:
+    """Return the version of aleatoric; a source tree that is not installed says so."""
+    try:
+        return version("aleatoric")
+    except PackageNotFoundError:
+        return "0.1.0+source"
+
+
 def versions(packages: Iterable[str]) -> dict[str, str]:
     """Return the versions of aleatoric, Python and those packages that are installed."""
-    found = {"aleatoric": aleatoric.__version__, "python": platform.python_version()}
+    found = {"aleatoric": package_version(), "python": platform.python_version()}
     for name in packages:
         with suppress(PackageNotFoundError):
             found[name] = version(name)
     return found
+
+
+def code_id(packages: Iterable[str]) -> str:
+    """Identify packages by version, and aleatoric by its source: its version may stay the same."""
+    digest = hashlib.sha256(repr(versions(packages)).encode())
+    root = Path(__file__).parent
+    for path in sorted(root.rglob("*.py")):
+        digest.update(path.relative_to(root).as_posix().encode() + b"\0" + path.read_bytes())
+    return digest.hexdigest()[:16]
 
 
 T = TypeVar("T")

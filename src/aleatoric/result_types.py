@@ -4,10 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
 from dataclasses import asdict, dataclass, field
-from typing import Any
+from typing import TYPE_CHECKING, Any, cast
 
 from aleatoric import registry
+from aleatoric.errors import needs
 from aleatoric.types import Estimate, Perfect, Row, Signature
+
+if TYPE_CHECKING:
+    import pandas
 
 
 class Showable:
@@ -15,8 +19,18 @@ class Showable:
 
     __slots__ = ()
 
+    def records(self) -> list[dict[str, Any]]:
+        """Return one dict per row, one number per cell."""
+        raise NotImplementedError
+
+    def to_pandas(self) -> pandas.DataFrame:
+        """Return the records as a DataFrame."""
+        with needs("pandas", "pandas"):
+            from pandas import DataFrame
+        return DataFrame(self.records())
+
     def plot(self, *args: Any, **options: Any) -> Any:
-        """Plot on matplotlib axes with `aleatoric.report.notebook`; pass `axes` to draw into.
+        """Plot on matplotlib axes with `aleatoric.reporting.notebook`; pass `axes` to draw into.
 
         A result shows its items and interval; several results, one `metric` of every system; a
         study, one `figure` by its name.
@@ -38,7 +52,7 @@ class Result(Showable):
     perfect: Perfect | None = None
     rows: Iterable[Row] = field(default=(), repr=False, compare=False)
 
-    def as_dict(self) -> dict[str, Any]:
+    def to_dict(self) -> dict[str, Any]:
         """The JSON form printed by `--json`."""
         return {
             "system": self.system,
@@ -48,9 +62,46 @@ class Result(Showable):
             "signature": str(self.signature),
         }
 
+    def record(self) -> dict[str, Any]:
+        """Return the main facts, one number per key."""
+        return {
+            "system": self.system,
+            "metric": self.metric,
+            **self.estimate.record(),
+            "signature": str(self.signature),
+        }
 
-class Results(Showable, list[Result]):
-    """A list of results that a notebook shows as a table."""
+
+class Tabular(Showable):
+    """An object that prints as tables."""
+
+    __slots__ = ()
+
+    @property
+    def tables(self) -> tuple[Table, ...]:
+        """The tables that the command line prints."""
+        return tuple(registry.find("notebook", "tables_of")(self))
+
+    def __repr__(self) -> str:
+        return "\n\n".join(map(str, self.tables)) or f"{type(self).__name__}()"
+
+
+class Results(Tabular, tuple[Result, ...]):
+    """A sequence of results that prints as tables, one row per system."""
+
+    __slots__ = ()
+
+    def to_dict(self) -> dict[str, Any]:
+        """Return the JSON form printed by `--json`."""
+        return {"results": [result.to_dict() for result in self]}
+
+    def table(self) -> Table:
+        """Return one row per system (and probe), one number per cell, as `--format csv` prints."""
+        return cast(Table, registry.find("notebook", "results_data")(self))
+
+    def records(self) -> list[dict[str, Any]]:
+        """Return one dict per system and metric."""
+        return [result.record() for result in self]
 
 
 @dataclass(frozen=True)
@@ -61,6 +112,25 @@ class Table(Showable):
     columns: tuple[str, ...]
     rows: tuple[tuple[Any, ...], ...]
     notes: tuple[str, ...] = ()
+    wide: tuple[str, ...] = ()
+    """Columns that a terminal shows only with `--wide`."""
+
+    def __str__(self) -> str:
+        return str(registry.find("notebook", "to_text")(self))
+
+    def to_dict(self) -> dict[str, list[Any]]:
+        """Return the columns by name."""
+        columns = zip(*self.rows, strict=True) if self.rows else [()] * len(self.columns)
+        return dict(zip(self.columns, map(list, columns), strict=True))
+
+    def records(self) -> list[dict[str, Any]]:
+        """Return one dict per row."""
+        return [dict(zip(self.columns, row, strict=True)) for row in self.rows]
+
+    def to_pandas(self) -> pandas.DataFrame:
+        """Return the records as a DataFrame; a column without any value is NaN."""
+        frame = super().to_pandas()
+        return frame.astype({name: float for name in frame if frame[name].isna().all()})
 
 
 @dataclass(frozen=True)
@@ -70,3 +140,6 @@ class Study(Showable):
     name: str
     tables: tuple[Table, ...]
     figures: Mapping[str, Any] = field(default_factory=dict)
+
+    def __str__(self) -> str:
+        return "\n\n".join(map(str, self.tables))

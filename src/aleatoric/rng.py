@@ -6,10 +6,11 @@ So no result depends on batching, order, number of workers or resumption.
 from __future__ import annotations
 
 import hashlib
+from typing import Any
 
 import numpy as np
 from numpy.random.bit_generator import ISeedSequence
-from numpy.typing import DTypeLike, NDArray
+from numpy.typing import NDArray
 
 
 def stream(seed: int, *keys: str | int) -> np.random.Generator:
@@ -33,8 +34,6 @@ class _Digest(ISeedSequence):
     def __init__(self, digest: bytes) -> None:
         self._digest = digest
 
-    def generate_state(
-        self, n_words: int, dtype: DTypeLike = np.uint32
-    ) -> NDArray[np.uint32 | np.uint64]:
+    def generate_state(self, n_words: int, dtype: Any = np.uint32) -> NDArray[Any]:
         """The first words of the digest."""
         return np.frombuffer(self._digest, dtype=dtype, count=n_words)

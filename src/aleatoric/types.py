@@ -3,19 +3,18 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Collection, Iterable, Mapping
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
 from dataclasses import asdict, dataclass
 from functools import cached_property
-from typing import Generic, Literal, TypeVar
+from typing import Any, Generic, Literal, TypeVar
 
 import numpy as np
 from numpy.typing import NDArray
 
 Floats = NDArray[np.float64]
 Ints = NDArray[np.int64]
+Bools = NDArray[np.bool_]
 AnyItem = TypeVar("AnyItem", covariant=True)
-
-
 FAILED = "\0failed"
 """The outcome that stands for "no complete word" where failed draws are kept as an outcome."""
 
@@ -67,6 +66,26 @@ class Texts:
 
     item_id: str
     texts: tuple[str, ...]
+
+
+class LazyItems(Collection[AnyItem]):
+    """Items that are read from their source at every iteration and never held in memory."""
+
+    def __init__(self, read: Callable[[], Iterator[AnyItem]], length: int | None = None) -> None:
+        self._read, self._length = read, length
+
+    def __iter__(self) -> Iterator[AnyItem]:
+        count = 0
+        for item in self._read():
+            count += 1
+            yield item
+        self._length = count
+
+    def __len__(self) -> int:
+        return sum(1 for _ in self) if self._length is None else self._length
+
+    def __contains__(self, item: object) -> bool:
+        return any(item == other for other in self)
 
 
 @dataclass(frozen=True)
@@ -146,6 +165,11 @@ class Categorical:
         return self._mass
 
     @cached_property
+    def assigned(self) -> float:
+        """The sum of the probabilities."""
+        return sum(self.probs)
+
+    @cached_property
     def outcomes_by_share(self) -> Counter[float]:
         """How many outcomes have each probability; a sample has few distinct ones."""
         return Counter(self.probs)
@@ -220,6 +244,18 @@ class Estimate:
     p_calibrated: float | None = None
     """Token calibration errors only: the p-value of "the model is calibrated"."""
 
+    def record(self, name: str = "value") -> dict[str, Any]:
+        """Return value, ends of the interval and counts, one number per key."""
+        ends, prefix = self.interval, "" if name == "value" else f"{name}_"
+        return {
+            name: self.value,
+            f"{prefix}low": ends and ends.low,
+            f"{prefix}high": ends and ends.high,
+            "n_items": self.n_items,
+            "n_groups": self.n_groups,
+            "n_undefined": self.n_undefined,
+        }
+
 
 @dataclass(frozen=True, slots=True)
 class Perfect:
@@ -287,17 +323,10 @@ class Signature:
 
     def __str__(self) -> str:
         choices = ",".join(f"{key}={value}" for key, value in self.protocol.items())
-        fields = {
-            "corpus": f"{self.corpus}#{self.corpus_sha256[:12]}",
-            "model": self.model,
-            "decoder": self.decoder,
-            "estimator": self.estimator,
-            "n": self.n,
-            "seed": self.seed,
-            "metric": self.metric,
-            "protocol": choices,
-            "aleatoric": self.version,
-        }
+        names = ("model", "decoder", "estimator", "n", "seed", "metric")
+        fields = {"corpus": f"{self.corpus}#{self.corpus_sha256[:12]}"}
+        fields |= {name: getattr(self, name) for name in names}
+        fields |= {"protocol": choices, "aleatoric": self.version}
         return "|".join(f"{key}:{value}" for key, value in fields.items())
 
 

@@ -1,43 +1,25 @@
-"""A real browser, runs to look at, and a folder for screenshots."""
+"""Fixtures: a real browser, example runs, and a folder for screenshots."""
 
 from __future__ import annotations
 
 import os
-import shutil
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
 import pytest
+from chromium import browser
 from explored_fixtures import explorer, texts, words
 
-__all__ = ["explorer", "texts", "words"]
+__all__ = ["browser", "explorer", "texts", "words"]
 ARTEFACTS = Path(__file__).parent / "artefacts"
 NARROW = {"width": 390, "height": 800}
 WIDE = {"width": 1280, "height": 900}
 
 
-# Playwright keeps an event loop running while it is open: no longer than the tests that need it.
-@pytest.fixture(scope="module")
-def browser() -> Iterator[Any]:
-    """Chromium without a window; skipped where it or its driver is not installed."""
-    program = os.environ.get("ALEATORIC_CHROMIUM") or shutil.which("chromium")
-    if program is None:
-        pytest.skip("chromium is not installed; install it or set ALEATORIC_CHROMIUM")
-    playwright = pytest.importorskip(
-        "playwright.sync_api", reason="playwright is not installed: pip install playwright"
-    )
-    with playwright.sync_playwright() as driver:
-        opened = driver.chromium.launch(
-            executable_path=program, args=["--no-sandbox", "--disable-gpu"], timeout=60_000
-        )
-        yield opened
-        opened.close()
-
-
 @pytest.fixture
 def visit(browser: Any) -> Iterator[Callable[..., Any]]:
-    """Open an address in a fresh window; anything that the console complains of fails the test."""
+    """Open a URL in a new window; any console error fails the test."""
     contexts, complaints = [], []
 
     def watch(page: Any) -> None:
@@ -61,7 +43,7 @@ def visit(browser: Any) -> Iterator[Callable[..., Any]]:
 
 @pytest.fixture(scope="session")
 def keep() -> Callable[..., None]:
-    """Keep a picture of a page: in $ALEATORIC_SCREENSHOTS, or beside these tests."""
+    """Save a screenshot to $ALEATORIC_SCREENSHOTS, or next to these tests."""
     folder = Path(os.environ.get("ALEATORIC_SCREENSHOTS", ARTEFACTS))
     folder.mkdir(parents=True, exist_ok=True)
 

@@ -1,17 +1,18 @@
-"""The explorer as a reader uses it: in a browser, on a real run with three systems."""
+"""The explorer in a real browser, on a run with three systems."""
 
 from __future__ import annotations
 
 import csv
+import re
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 import pytest
-from explored_runs import ITEMS, LONG, SCRIPT
+from explored_runs import ITEMS, LONG, SCRIPT, until
 from marks import sampled
 
-from aleatoric.report.explorer.server import Explorer
+from aleatoric.reporting.explorer.server import Explorer
 
 NARROW = {"width": 390, "height": 800}
 Visit = Callable[..., Any]
@@ -29,7 +30,7 @@ def column(page: Any, number: int) -> list[str]:
     )
 
 
-def test_the_table_of_systems_sorts(explorer: Explorer, visit: Visit, keep: Visit) -> None:
+def test_systems_table_is_sortable(explorer: Explorer, visit: Visit, keep: Visit) -> None:
     page = visit(f"{explorer.url}/run/0")
     page.wait_for_selector("#systems")
     assert {"close", "blunt", "odd"} <= set(column(page, 0))
@@ -44,9 +45,7 @@ def test_the_table_of_systems_sorts(explorer: Explorer, visit: Visit, keep: Visi
     keep(page, "explorer-overview")
 
 
-def test_contexts_are_searched_filtered_and_sorted(
-    explorer: Explorer, visit: Visit, keep: Visit
-) -> None:
+def test_search_filter_and_sort_contexts(explorer: Explorer, visit: Visit, keep: Visit) -> None:
     page = visit(f"{explorer.url}/run/0/contexts?system=odd")
     assert len(ids(page)) == len(ITEMS)
     keep(page, "explorer-contexts")
@@ -66,9 +65,7 @@ def test_contexts_are_searched_filtered_and_sorted(
 
 
 @pytest.mark.long
-def test_a_range_and_a_bar_of_the_histogram_narrow_the_list(
-    explorer: Explorer, visit: Visit
-) -> None:
+def test_range_and_histogram_bar_filter_the_list(explorer: Explorer, visit: Visit) -> None:
     page = visit(f"{explorer.url}/run/0/contexts?system=odd")
     page.select_option("select[name=of]", "tvd")
     page.fill("input[name=min]", "0.9")
@@ -81,9 +78,7 @@ def test_a_range_and_a_bar_of_the_histogram_narrow_the_list(
     assert 0 < len(ids(page)) < len(ITEMS)
 
 
-def test_a_context_is_picked_and_its_bars_hovered(
-    explorer: Explorer, visit: Visit, keep: Visit
-) -> None:
+def test_select_context_and_hover_bars(explorer: Explorer, visit: Visit, keep: Visit) -> None:
     page = visit(f"{explorer.url}/run/0/contexts?system=odd&sort=order")
     page.click('tr[data-context-id="story:1"] a')
     page.wait_for_selector("[data-word]")
@@ -98,7 +93,7 @@ def test_a_context_is_picked_and_its_bars_hovered(
 
 
 @pytest.mark.long
-def test_a_point_leads_to_its_context(explorer: Explorer, visit: Visit) -> None:
+def test_scatter_point_links_to_context(explorer: Explorer, visit: Visit) -> None:
     page = visit(f"{explorer.url}/compare?a=0:odd&b=0:blunt&measure=tvd")
     page.locator(".cloud circle.single").first.click()
     page.wait_for_selector("h1[data-context-id]")
@@ -108,7 +103,7 @@ def test_a_point_leads_to_its_context(explorer: Explorer, visit: Visit) -> None:
 
 
 @pytest.mark.long
-def test_two_systems_side_by_side(explorer: Explorer, visit: Visit, keep: Visit) -> None:
+def test_compare_two_systems(explorer: Explorer, visit: Visit, keep: Visit) -> None:
     page = visit(f"{explorer.url}/compare")
     page.select_option("select[name=a]", "0:odd")
     page.wait_for_url("**a=0%3Aodd**")
@@ -120,7 +115,7 @@ def test_two_systems_side_by_side(explorer: Explorer, visit: Visit, keep: Visit)
 
 
 @pytest.mark.parametrize("theme", sampled(["light", "dark"], ["dark"]))
-def test_light_and_dark(explorer: Explorer, visit: Visit, keep: Visit, theme: str) -> None:
+def test_light_and_dark_theme(explorer: Explorer, visit: Visit, keep: Visit, theme: str) -> None:
     page = visit(f"{explorer.url}/run/0/context?id=story:1", theme)
     other = {"light": "dark", "dark": "light"}[theme]
     colour = "getComputedStyle(document.body).backgroundColor"
@@ -134,7 +129,9 @@ def test_light_and_dark(explorer: Explorer, visit: Visit, keep: Visit, theme: st
     keep(page, f"explorer-{other}")
 
 
-def test_csv_of_what_is_filtered(explorer: Explorer, visit: Visit, tmp_path: Path) -> None:
+def test_download_csv_of_filtered_contexts(
+    explorer: Explorer, visit: Visit, tmp_path: Path
+) -> None:
     page = visit(f"{explorer.url}/run/0/contexts?system=odd&group=news")
     with page.expect_download() as waiting:
         page.click("button[data-csv]")
@@ -145,7 +142,7 @@ def test_csv_of_what_is_filtered(explorer: Explorer, visit: Visit, tmp_path: Pat
 
 
 @pytest.mark.long
-def test_a_figure_is_saved(explorer: Explorer, visit: Visit, tmp_path: Path) -> None:
+def test_save_figure(explorer: Explorer, visit: Visit, tmp_path: Path) -> None:
     page = visit(f"{explorer.url}/run/0/context?id=story:1")
     with page.expect_download() as waiting:
         page.click("button[data-svg]")
@@ -156,7 +153,7 @@ def test_a_figure_is_saved(explorer: Explorer, visit: Visit, tmp_path: Path) -> 
 
 
 @pytest.mark.long
-def test_a_deep_link_shows_the_same_again(explorer: Explorer, visit: Visit) -> None:
+def test_deep_link_restores_view(explorer: Explorer, visit: Visit) -> None:
     page = visit(f"{explorer.url}/run/0/contexts?system=odd&group=story&sort=tvd&dir=asc")
     page.click("a.open")
     page.wait_for_selector("h1[data-context-id]")
@@ -168,7 +165,7 @@ def test_a_deep_link_shows_the_same_again(explorer: Explorer, visit: Visit) -> N
     assert ids(again) == ids(visit(again.url))
 
 
-def test_a_script_is_shown_and_not_run(explorer: Explorer, visit: Visit, keep: Visit) -> None:
+def test_script_in_text_is_not_executed(explorer: Explorer, visit: Visit, keep: Visit) -> None:
     page = visit(f"{explorer.url}/run/0/context?id=hostile:1")
     assert SCRIPT in page.text_content("#context-text")
     page.locator('[data-series="people"]').first.hover()
@@ -181,7 +178,7 @@ def test_a_script_is_shown_and_not_run(explorer: Explorer, visit: Visit, keep: V
 
 
 @pytest.mark.long
-def test_a_text_of_ten_thousand_characters(explorer: Explorer, visit: Visit, keep: Visit) -> None:
+def test_text_of_10000_characters_is_shown(explorer: Explorer, visit: Visit, keep: Visit) -> None:
     page = visit(f"{explorer.url}/run/0/context?id=hostile:2", size=NARROW)
     assert LONG.strip() in page.text_content("#context-text")
     wide = "document.documentElement.scrollWidth > document.documentElement.clientWidth"
@@ -200,7 +197,7 @@ def test_narrow_pages_do_not_scroll_sideways(explorer: Explorer, visit: Visit, k
 
 
 @pytest.mark.long
-def test_keys(explorer: Explorer, visit: Visit) -> None:
+def test_keyboard_shortcuts(explorer: Explorer, visit: Visit) -> None:
     page = visit(f"{explorer.url}/run/0/contexts?system=odd&sort=order&dir=asc")
     page.keyboard.press("/")
     assert page.evaluate("document.activeElement.id") == "context-search"
@@ -220,7 +217,7 @@ def test_keys(explorer: Explorer, visit: Visit) -> None:
     assert page.is_visible("dialog#keys")
 
 
-def test_texts_of_an_input(explorer: Explorer, visit: Visit, keep: Visit) -> None:
+def test_texts_of_one_input_are_shown(explorer: Explorer, visit: Visit, keep: Visit) -> None:
     page = visit(f"{explorer.url}/run/1/context?id=2")
     shown = page.text_content("main")
     assert SCRIPT in shown
@@ -231,7 +228,7 @@ def test_texts_of_an_input(explorer: Explorer, visit: Visit, keep: Visit) -> Non
     keep(page, "explorer-texts")
 
 
-def test_nothing_comes_from_outside(explorer: Explorer, visit: Visit) -> None:
+def test_no_external_requests(explorer: Explorer, visit: Visit) -> None:
     asked: list[str] = []
     page = visit("about:blank")
     page.on("request", lambda request: asked.append(request.url))
@@ -239,3 +236,27 @@ def test_nothing_comes_from_outside(explorer: Explorer, visit: Visit) -> None:
         page.goto(f"{explorer.url}{path}")
     assert asked
     assert all(url.startswith(explorer.url) for url in asked)
+
+
+def test_search_and_sort_select_the_first_hit(explorer: Explorer, visit: Visit) -> None:
+    page = visit(f"{explorer.url}/run/0/contexts?system=odd&q=government")
+    focused = "document.activeElement.closest('tr')?.dataset.contextId"
+    assert page.evaluate(focused) == ids(page)[0]
+    page.keyboard.press("Enter")
+    page.wait_for_selector("h1[data-context-id]")
+    assert page.get_attribute("h1", "data-context-id").startswith("news")
+
+
+def test_runs_are_listed_with_their_facts(explorer: Explorer, visit: Visit, keep: Visit) -> None:
+    page = visit(f"{explorer.url}/")
+    rows = page.eval_on_selector_all("#runs tbody tr", "all => all.map(e => e.innerText)")
+    word = next(row for row in rows if "word" in row.split())
+    assert all(fact in word for fact in ("run", "people", "close, blunt, odd", "8"))
+    assert re.search(r"20\d\d-\d\d-\d\d", word)
+    keep(page, "explorer-runs")
+
+
+def test_overview_draws_the_agreement_as_reports_do(explorer: Explorer, visit: Visit) -> None:
+    until(lambda: explorer.library.runs[0].summary)
+    page = visit(f"{explorer.url}/run/0")
+    assert page.locator("svg.chart rect.bar").count() == 3 * 3

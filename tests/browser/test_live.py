@@ -1,4 +1,4 @@
-"""A run that is still going moves in the browser, without a reload by the reader."""
+"""A run in progress is updated in the browser without a manual reload."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from aleatoric.runs.run import Store
 from aleatoric.types import Draws, Item
 
 
-def test_progress_moves_and_results_appear(
+def test_progress_is_updated_and_results_appear(
     tmp_path: Path, visit: Callable[..., Any], keep: Callable[..., None]
 ) -> None:
     with run_job(WordJob("simulated:contexts=3,people=4", n_splits=2), tmp_path / "other") as other:

@@ -1,8 +1,9 @@
-"""The report as a colleague reads it: one file, opened from the disk, without a network."""
+"""The report in a real browser: one file, opened from disk, without network access."""
 
 from __future__ import annotations
 
 import csv
+import re
 import sys
 from collections.abc import Callable
 from contextlib import suppress
@@ -11,9 +12,12 @@ from typing import Any
 from urllib.parse import quote
 
 import pytest
-from explored_runs import ITEMS, LONG, SCRIPT
+from explored_runs import FOLDED, ITEMS, LONG, SCRIPT
 
 from aleatoric.cli import main
+from aleatoric.levels.base import run_job
+from aleatoric.levels.word import WordJob
+from aleatoric.reporting.page import make_report
 
 Visit = Callable[..., Any]
 
@@ -31,13 +35,13 @@ def report(words: Path, tmp_path_factory: pytest.TempPathFactory) -> str:
 
 
 def picked(page: Any) -> list[str]:
-    """The contexts that can be picked, in their order."""
+    """The selectable contexts, in order."""
     return page.eval_on_selector_all(
         "#context-pick [data-context-id]", "all => all.map(e => e.dataset.contextId)"
     )
 
 
-def test_the_table_of_systems_sorts(report: str, visit: Visit, keep: Visit) -> None:
+def test_systems_table_is_sortable(report: str, visit: Visit, keep: Visit) -> None:
     page = visit(report)
     names = "#systems tbody tr"
     read = "all => all.map(row => row.cells[0].textContent.trim())"
@@ -55,7 +59,7 @@ def test_the_table_of_systems_sorts(report: str, visit: Visit, keep: Visit) -> N
     keep(page, "report-top")
 
 
-def test_contexts_are_searched_and_picked(report: str, visit: Visit, keep: Visit) -> None:
+def test_search_and_select_contexts(report: str, visit: Visit, keep: Visit) -> None:
     page = visit(report)
     assert len(picked(page)) == len(ITEMS)
     page.fill("input#context-search", "GOVERNMENT")
@@ -74,7 +78,7 @@ def test_contexts_are_searched_and_picked(report: str, visit: Visit, keep: Visit
 
 
 @pytest.mark.long
-def test_light_and_dark(report: str, visit: Visit, keep: Visit) -> None:
+def test_light_and_dark_theme(report: str, visit: Visit, keep: Visit) -> None:
     page = visit(report)
     colour = "getComputedStyle(document.body).backgroundColor"
     before = page.evaluate(colour)
@@ -99,7 +103,7 @@ def test_figures_are_downloaded_as_csv_and_svg(report: str, visit: Visit, tmp_pa
 
 
 @pytest.mark.long
-def test_a_deep_link_opens_its_context(report: str, visit: Visit) -> None:
+def test_deep_link_opens_context(report: str, visit: Visit) -> None:
     page = visit(f"{report}#context={quote('news:2')}&system=odd")
     page.wait_for_selector("[data-word]")
     assert page.input_value("select#context-pick") == "news:2"
@@ -109,7 +113,7 @@ def test_a_deep_link_opens_its_context(report: str, visit: Visit) -> None:
     assert again.input_value("select#context-pick") == "story:2"
 
 
-def test_a_script_is_shown_and_not_run(report: str, visit: Visit, keep: Visit) -> None:
+def test_script_in_text_is_not_executed(report: str, visit: Visit, keep: Visit) -> None:
     page = visit(f"{report}#context={quote('hostile:1')}")
     page.wait_for_selector("[data-word]")
     assert SCRIPT in page.text_content("#context-view")
@@ -120,7 +124,7 @@ def test_a_script_is_shown_and_not_run(report: str, visit: Visit, keep: Visit) -
 
 
 @pytest.mark.long
-def test_a_text_of_ten_thousand_characters(report: str, visit: Visit, keep: Visit) -> None:
+def test_text_of_10000_characters_is_shown(report: str, visit: Visit, keep: Visit) -> None:
     narrow = {"width": 390, "height": 800}
     page = visit(f"{report}#context={quote('hostile:2')}", size=narrow)
     page.wait_for_selector("[data-word]")
@@ -131,10 +135,105 @@ def test_a_text_of_ten_thousand_characters(report: str, visit: Visit, keep: Visi
     keep(page, "report-long-narrow")
 
 
-def test_nothing_is_asked_of_a_network(report: str, visit: Visit) -> None:
+def test_no_network_requests(report: str, visit: Visit) -> None:
     asked: list[str] = []
     page = visit("about:blank")
     page.on("request", lambda request: asked.append(request.url))
     page.goto(report)
     page.wait_for_selector("#systems")
     assert all(url.startswith(("file:", "data:", "blob:")) for url in asked)
+
+
+CLIPPED = """() => [...document.querySelectorAll("svg.chart")].flatMap((chart) => {
+  const frame = chart.getBoundingClientRect();
+  return [...chart.querySelectorAll("text")].filter((text) => {
+    const box = text.getBoundingClientRect();
+    const isInside = box.left >= frame.left - 1 && box.right <= frame.right + 1;
+    return !isInside || text.textContent.includes("…");
+  }).map((text) => text.textContent);
+})"""
+"""Labels of figures that leave their figure or are shortened."""
+DRAW_ALL = "for (const box of figureBoxes.values()) box.draw()"
+
+
+@pytest.fixture(scope="module")
+def provo_report(provo: Path, tmp_path_factory: pytest.TempPathFactory) -> str:
+    """The report of Provo with its four recorded systems."""
+    folder = tmp_path_factory.mktemp("provo")
+    systems = ("gpt2", "gpt2_temp05", "bloom", "chatgpt_diverse")
+    models = tuple(f"recorded:{provo / name}.jsonl.gz" for name in systems)
+    with run_job(WordJob(str(provo / "provo_cloze.jsonl.gz"), models), folder / "run") as store:
+        (page,) = make_report([store], folder / "report.html", None)
+    return page.as_uri()
+
+
+def test_verdict_and_agreement_come_first(report: str, visit: Visit) -> None:
+    page = visit(report)
+    order = page.eval_on_selector_all(
+        ".verdict, figure[data-figure], #systems, #contexts-of, #appendix",
+        "all => all.map(e => e.id || e.className)",
+    )
+    assert order[:3] == ["verdict finding", "figure-systems", "systems"]
+    assert order[-2:] == ["contexts-of", "appendix"]
+    bars = page.locator("#figure-systems rect.bar")
+    assert bars.count() == 3 * 3  # H, M and C of three systems
+
+
+@pytest.mark.long
+def test_figures_of_a_phone_clip_no_label(provo_report: str, visit: Visit, keep: Visit) -> None:
+    page = visit(provo_report, size={"width": 360, "height": 740})
+    page.evaluate(DRAW_ALL)
+    assert page.evaluate(CLIPPED) == []
+    box = "[document.documentElement.scrollWidth, document.documentElement.clientWidth]"
+    width, shown = page.evaluate(box)
+    assert width <= shown
+    keep(page, "report-phone", whole=True)
+
+
+@pytest.mark.long
+def test_report_prints_on_at_most_ten_pages(provo_report: str, visit: Visit) -> None:
+    pdf = visit(provo_report).pdf(format="A4")
+    pages = re.findall(rb"/Type\s*/Page[^s]", pdf)
+    assert 1 < len(pages) <= 10
+
+
+def test_single_system_is_named_in_headings(words: Path, tmp_path: Path, visit: Visit) -> None:
+    people, model = words.parent / "people.jsonl", words.parent / "close.jsonl"
+    job = WordJob(str(people), (f"recorded:{model}",), n_splits=4, choose=FOLDED)
+    with run_job(job, tmp_path / "run") as store:
+        (written,) = make_report([store], tmp_path / "report.html", None)
+    page = visit(written.as_uri())
+    titles = page.eval_on_selector_all(".figures h4", "all => all.map(e => e.textContent)")
+    assert titles
+    assert all(title.endswith(": close") for title in titles)
+    page.evaluate(DRAW_ALL)
+    assert "close" in page.text_content("#figure-systems svg")
+
+
+def test_few_contexts_are_points_not_densities(report: str, visit: Visit) -> None:
+    page = visit(report)  # eight contexts
+    page.evaluate(DRAW_ALL)
+    assert page.locator("#figure-fig2_tvd_kde path.line").count() == 0
+    assert page.locator("#figure-fig2_tvd_kde circle.faint").count() == 4 * len(ITEMS)
+
+
+def test_search_and_sort_choose_the_first_hit(report: str, visit: Visit) -> None:
+    page = visit(report)
+    page.fill("input#context-search", "GOVERNMENT")
+    assert page.input_value("select#context-pick") == "news:1"
+    assert "The government" in page.text_content("#context-view blockquote")
+    page.fill("input#context-search", "")
+    page.select_option("select#context-system", label="odd")
+    page.select_option("select#context-sort", "tvd")
+    assert page.input_value("select#context-pick") == picked(page)[0] == "story:1"
+
+
+def test_dark_charts_use_dark_colors(report: str, visit: Visit) -> None:
+    bar, colors = "#figure-systems rect.bar", []
+    for theme in ("light", "dark"):
+        page = visit(report, theme=theme)
+        page.wait_for_selector(bar)  # charts are drawn when they come into view
+        colors.append(page.evaluate(f"getComputedStyle(document.querySelector('{bar}')).fill"))
+    assert colors[0] != colors[1]
+    words = visit(report).text_content("main").lower()
+    assert not re.search(r"\b(blue|orange|gray|grey|black|dark bars|darker)\b", words)

@@ -1,7 +1,8 @@
-"""The commands as a user types them."""
+"""The main commands, run through the command line."""
 
 from __future__ import annotations
 
+import csv
 import json
 import os
 import signal
@@ -14,6 +15,7 @@ from typing import Any
 import pyarrow.parquet as parquet
 import pytest
 
+from aleatoric.cli import lazy_commands
 from aleatoric.levels.base import run_job
 from aleatoric.levels.word import WordJob
 from aleatoric.runs.run import Store
@@ -43,7 +45,7 @@ def files(tmp_path: Path) -> tuple[Path, Path]:
     return people, model
 
 
-def test_word_in_json(cli: Callable, files: tuple[Path, Path]) -> None:
+def test_word_command_json_output(cli: Callable, files: tuple[Path, Path]) -> None:
     ran = cli("word", "--corpus", files[0], "--model", f"recorded:{files[1]}", "--json")
     assert ran.status == 0
     tvd = ran.results["model", "tvd"]
@@ -62,7 +64,7 @@ def test_word_in_json(cli: Callable, files: tuple[Path, Path]) -> None:
     ("method", "named"),
     [("percentile", "group bootstrap, percentile"), ("t", "Student's t, jackknife over groups")],
 )
-def test_the_method_of_intervals_can_be_chosen(
+def test_interval_method_can_be_selected(
     cli: Callable, files: tuple[Path, Path], tmp_path: Path, method: str, named: str
 ) -> None:
     run = tmp_path / "run"
@@ -73,7 +75,7 @@ def test_the_method_of_intervals_can_be_chosen(
     assert again["estimate"] == first["estimate"]
 
 
-def test_an_unknown_interval_is_refused_before_the_run(
+def test_unknown_interval_is_rejected_before_the_run(
     cli: Callable, files: tuple[Path, Path], tmp_path: Path
 ) -> None:
     ran = cli("word", "--corpus", files[0], "--out", tmp_path / "run", "--interval", "normal")
@@ -82,7 +84,7 @@ def test_an_unknown_interval_is_refused_before_the_run(
     assert not (tmp_path / "run").exists()
 
 
-def test_the_papers_rule_glues_words(cli: Callable, files: tuple[Path, Path]) -> None:
+def test_paper_protocol_rule_joins_words(cli: Callable, files: tuple[Path, Path]) -> None:
     asked = ("word", "--corpus", files[0], "--model", f"recorded:{files[1]}", "--json")
     ran = cli(*asked, "--protocol", "paper")
     assert ran.results["model", "tvd"]["estimate"]["value"] == pytest.approx(0.25)
@@ -91,7 +93,7 @@ def test_the_papers_rule_glues_words(cli: Callable, files: tuple[Path, Path]) ->
     assert "rule=corrected" in mixed.results["model", "tvd"]["signature"]
 
 
-def test_failed_draws_can_be_an_outcome(cli: Callable, files: tuple[Path, Path]) -> None:
+def test_failed_draws_can_count_as_outcome(cli: Callable, files: tuple[Path, Path]) -> None:
     asked = ("word", "--corpus", files[0], "--model", f"recorded:{files[1]}", "--json")
     ran = cli(*asked, "--choose", "failed=outcome")
     assert ran.results["model", "tvd"]["estimate"]["value"] == pytest.approx(1 / 6)
@@ -113,15 +115,65 @@ def test_saved_runs_are_scored_and_exported(
     )
 
 
+def test_no_exported_text_is_a_formula(cli: Callable, tmp_path: Path) -> None:
+    people, model, run = tmp_path / "p.jsonl", tmp_path / "=m.jsonl", tmp_path / "run"
+    item = {"id": "=1+1", "group": "@g", "context": "a", "responses": {"x": 2, "y": 1}}
+    people.write_text(json.dumps(item) + "\n")
+    model.write_text(json.dumps({"id": "=1+1", "samples": {"x": 2, "z": 3}}) + "\n")
+    cli("word", "--corpus", people, "--model", f"recorded:{model}", "--out", run)
+    cli("score", run, "--export", tmp_path / "rows.csv", "--export", tmp_path / "rows.parquet")
+    with (tmp_path / "rows.csv").open() as file:
+        row = next(row for row in csv.DictReader(file) if row["system"].endswith("=m"))
+    assert (row["system"], row["item"], row["group"]) == ("'=m", "'=1+1", "'@g")
+    rows = parquet.read_table(tmp_path / "rows.parquet").to_pylist()
+    saved = next(row for row in rows if row["system"] == "=m")
+    assert (saved["item"], saved["group"]) == ("=1+1", "@g")
+    assert float(row["sq_distance"]) == saved["sq_distance"]
+
+
+def test_recordings_with_one_file_name_are_named_after_their_folders(
+    cli: Callable, files: tuple[Path, Path], tmp_path: Path
+) -> None:
+    specs = []
+    for folder in "ab":
+        (tmp_path / folder).mkdir()
+        path = tmp_path / folder / "model.jsonl"
+        path.write_text(files[1].read_text() + "\n" * (folder == "b"))
+        specs += ["--model", f"recorded:{path}"]
+    ran = cli("word", "--corpus", files[0], *specs, "--json")
+    assert {name for name, _ in ran.results} == {"human", "oracle", "a/model", "b/model"}
+    verdict = cli("word", "--corpus", files[0], *specs).out
+    assert "a/model and b/model have the same overlap" in " ".join(verdict.split())
+
+
+def test_latex_tables_are_separated(cli: Callable, tmp_path: Path) -> None:
+    corpus = ("--corpus", "simulated:contexts=20,people=9,passage=2", "--samples", "9")
+    cli("word", *corpus, "--model", "toy", "--model", "toy:temperature=2", "--out", tmp_path / "r")
+    shown = cli("compare", tmp_path / "r", "--format", "latex").out
+    assert "\\end{tabular}\n\n\\begin{tabular}" in shown
+
+
+@pytest.mark.parametrize("tied", [True, False])
+def test_ties_for_the_most_frequent_answer_are_noted(
+    cli: Callable, tmp_path: Path, tied: bool
+) -> None:
+    rows = [{"id": str(i), "context": f"{i}", "responses": ["x", "y"]} for i in range(12)]
+    rows = [row if tied else row | {"responses": ["x", "x", "Y"]} for row in rows]
+    people = tmp_path / "p.jsonl"
+    people.write_text("".join(json.dumps(row) + "\n" for row in rows))
+    notes = cli("word", "--corpus", people).err
+    assert ("in 12 of 12 contexts, several words tie" in " ".join(notes.split())) == tied
+
+
 @pytest.mark.parametrize("layout", ["markdown", "latex", "csv", "terminal"])
-def test_tables_for_papers(cli: Callable, files: tuple[Path, Path], layout: str) -> None:
+def test_paper_tables(cli: Callable, files: tuple[Path, Path], layout: str) -> None:
     ran = cli("word", "--corpus", files[0], "--model", f"recorded:{files[1]}", "--format", layout)
     assert ran.status == 0
     assert "model" in ran.out
-    assert "TVD" in ran.out
+    assert ("tvd,tvd_low,tvd_high" if layout == "csv" else "TVD") in ran.out
 
 
-def test_hostile_names_do_not_steer_the_terminal(
+def test_hostile_names_cannot_control_terminal(
     cli: Callable, files: tuple[Path, Path], tmp_path: Path
 ) -> None:
     hostile = tmp_path / "\x1b[31mred[bold].jsonl"
@@ -134,7 +186,7 @@ def test_hostile_names_do_not_steer_the_terminal(
     assert "[bold]" in ran.out
 
 
-def test_missing_items_are_counted_not_dropped(
+def test_missing_items_are_counted_and_noted(
     cli: Callable, files: tuple[Path, Path], tmp_path: Path
 ) -> None:
     part = tmp_path / "part.jsonl"
@@ -175,9 +227,9 @@ def test_help_has_examples(cli: Callable) -> None:
         assert "Example" in cli(command, "--help").out
 
 
-def test_neither_the_package_nor_its_command_line_loads_torch() -> None:
+def test_importing_package_and_cli_does_not_import_torch() -> None:
     program = (
-        "import sys, aleatoric.cli, aleatoric.levels.word, aleatoric.report.page;"
+        "import sys, aleatoric.cli, aleatoric.levels.word, aleatoric.reporting.page;"
         "assert 'torch' not in sys.modules"
     )
     subprocess.run([sys.executable, "-c", program], check=True)
@@ -185,7 +237,7 @@ def test_neither_the_package_nor_its_command_line_loads_torch() -> None:
 
 @pytest.mark.parametrize("complete", [True, False])
 @pytest.mark.parametrize(
-    ("options", "said"),
+    ("options", "message"),
     [
         (("--batch-tokens", 64), "--batch-tokens is no option of aleatoric word"),
         (("--actors", 2), "--actors is for a cluster; add --engine ray"),
@@ -195,9 +247,9 @@ def test_neither_the_package_nor_its_command_line_loads_torch() -> None:
         (("--salvage", "elsewhere", "--format", "csv"), "give it no other option"),
     ],
 )
-def test_an_option_that_cannot_apply_is_refused_in_any_state_of_a_run(
+def test_inapplicable_resume_options_are_rejected_in_any_run_state(
     options: tuple[Any, ...],
-    said: str,
+    message: str,
     complete: bool,
     tmp_path: Path,
     cli: Callable[..., Any],
@@ -207,13 +259,13 @@ def test_an_option_that_cannot_apply_is_refused_in_any_state_of_a_run(
         store.set_meta(COMPLETE, complete)
     ran = cli("resume", tmp_path / "r", *options)
     assert (ran.status, ran.out) == (2, "")
-    assert said in ran.err
+    assert message in ran.err
     assert ran.err.count("\n") == 1
 
 
 @pytest.mark.parametrize("name", ["x.html", "x.csv", "x.parquet"])
 @pytest.mark.parametrize("how", ["folder", "Ctrl-C", "SIGTERM"])
-def test_nothing_half_written_stays_behind(
+def test_interrupted_export_leaves_no_partial_file(
     cli: Callable, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, name: str, how: str
 ) -> None:
     run_job(WordJob("simulated:contexts=3,people=3", ("toy",), samples=3), tmp_path / "r").close()
@@ -241,13 +293,19 @@ def test_nothing_half_written_stays_behind(
     assert [path.name for path in out.parent.iterdir()] == ([name] if how == "folder" else [])
 
 
-def test_the_command_line_starts_without_heavy_packages() -> None:
+def test_cli_starts_without_heavy_imports() -> None:
     program = (
         "import sys, aleatoric.cli\n"
-        "print(sorted({'torch', 'scipy.stats', 'pandas', 'matplotlib'} & sys.modules.keys()))"
+        "heavy = {'torch', 'scipy', 'pandas', 'matplotlib', 'numpy', 'httpx', 'asyncio'}\n"
+        "print(sorted(heavy & sys.modules.keys()))"
     )
     found = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True)
     assert found.stdout == "[]\n", found.stderr
+
+
+def test_the_list_of_commands_has_the_first_line_of_the_help_of_each() -> None:
+    for name, command in lazy_commands().items():
+        assert command.short_help == command.help.partition("\n")[0], name
 
 
 def test_partial_log_probabilities_are_noted(cli: Callable, files: tuple[Path, Path]) -> None:
@@ -263,9 +321,14 @@ def test_codes_for_missing_answers_are_noted(cli: Callable, tmp_path: Path) -> N
     table.write_text("context,response\nHe said,NA\nHe said,NA\nHe said,yes\nShe,null\nShe,none\n")
     notes = json.loads(cli("word", "--corpus", table, "--json").out)["notes"]
     assert any("3 answers are 'NA', 'null' and count as words" in note for note in notes)
+    table.write_text("context,response\nHe said,NA\nHe said,yes\n")
+    assert (
+        "1 answer is 'NA' and counts as a word; if it stands for"
+        in cli("word", "--corpus", table).err
+    )
 
 
-def test_decoders_are_refused_if_all_answers_are_recorded(
+def test_decoders_are_rejected_if_all_models_are_recorded(
     cli: Callable, files: tuple[Path, Path], tmp_path: Path
 ) -> None:
     asked = ("--corpus", files[0], "--model", f"recorded:{files[1]}", "--out", tmp_path / "run")
@@ -275,7 +338,7 @@ def test_decoders_are_refused_if_all_answers_are_recorded(
     assert not (tmp_path / "run").exists()
 
 
-def test_a_run_stopped_before_its_first_answer_says_so(
+def test_run_interrupted_before_first_answer_is_reported(
     cli: Callable, files: tuple[Path, Path], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     def stop(*arguments: Any) -> None:

@@ -1,4 +1,4 @@
-"""`aleatoric compare` as a user types it."""
+"""`aleatoric compare`, run through the command line."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ def run(cli: Callable, tmp_path: Path) -> Path:
     return out
 
 
-def test_json_holds_differences_p_values_letters_and_signatures(cli: Callable, run: Path) -> None:
+def test_json_has_differences_p_values_letters_and_signatures(cli: Callable, run: Path) -> None:
     ran = cli("compare", run, "--metric", "tvd", "--metric", "overlap", "--json")
     found = json.loads(ran.out)
     one = found["comparisons"][0]
@@ -33,20 +33,18 @@ def test_json_holds_differences_p_values_letters_and_signatures(cli: Callable, r
     assert set(found["letters"]["tvd"]) == {"toy", "toy:temperature=3"}
 
 
-def test_the_same_seed_gives_the_same_bytes(cli: Callable, run: Path) -> None:
+def test_same_seed_gives_same_bytes(cli: Callable, run: Path) -> None:
     assert cli("compare", run, "--json").out == cli("compare", run, "--json").out
 
 
 @pytest.mark.parametrize("layout", ["terminal", "markdown", "latex", "csv"])
-def test_tables_for_papers(cli: Callable, run: Path, layout: str) -> None:
+def test_paper_tables(cli: Callable, run: Path, layout: str) -> None:
     ran = cli("compare", run, "--metric", "tvd", "--format", layout)
     assert ran.status == 0
-    assert "p Holm" in ran.out
+    assert ("p,p_holm,p_bh" if layout == "csv" else "p Holm") in ran.out
 
 
-def test_a_run_in_which_nothing_was_read_is_refused_in_one_sentence(
-    cli: Callable, tmp_path: Path
-) -> None:
+def test_run_without_items_raises_one_line_error(cli: Callable, tmp_path: Path) -> None:
     from aleatoric.runs.run import Store
 
     Store.create(tmp_path / "t", {"level": "token", "corpus": {}}).__exit__()
@@ -56,7 +54,7 @@ def test_a_run_in_which_nothing_was_read_is_refused_in_one_sentence(
     assert ran.err.count("\n") == 1
 
 
-def test_other_choices_are_refused_by_name(cli: Callable, run: Path, tmp_path: Path) -> None:
+def test_different_choices_are_rejected_and_named(cli: Callable, run: Path, tmp_path: Path) -> None:
     other = tmp_path / "paper"
     cli("word", "--corpus", CORPUS, "--model", "toy", "--protocol", "paper", "--out", other)
     ran = cli("compare", run, other)
@@ -64,8 +62,32 @@ def test_other_choices_are_refused_by_name(cli: Callable, run: Path, tmp_path: P
     assert "rule (corrected v paper)" in ran.err
 
 
+def test_runs_without_a_compared_system_are_refused_or_noted(
+    cli: Callable, run: Path, tmp_path: Path
+) -> None:
+    people = tmp_path / "people"
+    assert cli("word", "--corpus", "simulated:contexts=6,people=5", "--out", people).status == 0
+    ran = cli("compare", run, people)
+    assert (ran.status, ran.out, ran.err.count("\n")) == (2, "", 1)
+    assert f"{people}: has no model to compare; leave it out" in ran.err
+    named = ("--system", "toy", "--system", "toy:temperature=3")
+    ran = cli("compare", run, people, *named)
+    assert ran.status == 0
+    assert f"{people}: no system of this run is compared" in ran.err
+
+
+def test_a_part_of_a_corpus_is_noted(cli: Callable, tmp_path: Path) -> None:
+    models = ("--model", "toy", "--model", "toy:temperature=3", "--limit", 12)
+    cli("word", "--corpus", CORPUS, *models, "--out", tmp_path / "part")
+    note = "every number is about a part only: 12 of the 60 items of the corpus (the first 12)"
+    assert f"note: {note}" in cli("compare", tmp_path / "part").err
+    assert note in json.loads(cli("compare", tmp_path / "part", "--json").out)["notes"]
+    cli("report", tmp_path / "part", "--html", tmp_path / "page.html")
+    assert note in (tmp_path / "page.html").read_text()
+
+
 @pytest.mark.parametrize(
-    ("argv", "says"),
+    ("argv", "message"),
     [
         (("{run}", "{run}"), "is named twice"),
         (("{run}", "--alpha", "2"), "is no significance level"),
@@ -76,15 +98,15 @@ def test_other_choices_are_refused_by_name(cli: Callable, run: Path, tmp_path: P
         (("{run}", "--matched", "--system", "oracle", "--system", "toy"), "oracle is no model"),
     ],
 )
-def test_mistakes_are_one_sentence(
-    cli: Callable, run: Path, argv: tuple[str, ...], says: str
+def test_invalid_usage_raises_one_line_error(
+    cli: Callable, run: Path, argv: tuple[str, ...], message: str
 ) -> None:
     ran = cli("compare", *(part.format(run=run) for part in argv))
     assert (ran.status, ran.out) == (2, "")
-    assert says in ran.err
+    assert message in ran.err
 
 
-def test_matched_systems_say_that_they_are(cli: Callable, run: Path, tmp_path: Path) -> None:
+def test_matched_comparison_is_noted(cli: Callable, run: Path, tmp_path: Path) -> None:
     other = tmp_path / "many"
     asked = ("--model", "toy", "--samples", 300, "--out", other)
     assert cli("word", "--corpus", CORPUS, *asked).status == 0
@@ -103,7 +125,7 @@ def test_help_has_an_example(cli: Callable) -> None:
     assert "Example" in cli("compare", "--help").out
 
 
-def test_distinguish_is_a_study_of_a_run(cli: Callable, run: Path) -> None:
+def test_distinguish_study_of_a_run(cli: Callable, run: Path) -> None:
     ran = cli("score", run, "--analysis", "distinguish", "--system", "toy", "--json")
     table, farthest = json.loads(ran.out)["tables"]
     assert [row[0] for row in table["rows"]] == ["model", "people, half v half"]

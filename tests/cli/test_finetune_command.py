@@ -1,4 +1,4 @@
-"""`aleatoric finetune` from the command line: one run with all systems; leaks are refused."""
+"""`aleatoric finetune`, run through the command line: one run with all systems; no data leaks."""
 
 from __future__ import annotations
 
@@ -21,9 +21,9 @@ from aleatoric.cli import app
 from aleatoric.errors import UsageError
 from aleatoric.inference.multiple import holm
 from aleatoric.levels.base import Monitor, run_job
-from aleatoric.report.finetune import systems_table
-from aleatoric.report.page import figure_data, render, section, write_tables
-from aleatoric.report.parts import part_of
+from aleatoric.reporting.finetune import systems_table
+from aleatoric.reporting.page import Section, figure_data, render, write_tables
+from aleatoric.reporting.parts import part_of
 from aleatoric.runs.formats import DATABASE
 from aleatoric.runs.run import Store
 from aleatoric.runs.session import Stopped, Stopping
@@ -59,7 +59,7 @@ def printed(made: Path) -> str:
     return str(done.stdout)
 
 
-def test_one_run_holds_base_temperature_and_every_loss(printed: str) -> None:
+def test_run_contains_base_temperature_and_every_loss(printed: str) -> None:
     found = json.loads(printed)
     values = {r["system"]: r["estimate"] for r in found["results"] if r["metric"] == "sq_distance"}
     base, *tuned = ("model", "model temperature", "model text-tuned", "model human-tuned")
@@ -78,9 +78,7 @@ def test_one_run_holds_base_temperature_and_every_loss(printed: str) -> None:
 
 
 @pytest.mark.long
-def test_repeated_it_trains_nothing_again_and_prints_tables_and_exports(
-    made: Path, printed: str
-) -> None:
+def test_repeated_command_does_not_retrain_and_can_export(made: Path, printed: str) -> None:
     weights = made / "run" / "training" / "human" / "fold-1" / "trained.safetensors"
     written = weights.stat().st_mtime_ns
     arguments = options(made, "run", "--loss", "text", "--loss", "human", "--format", "markdown")
@@ -99,11 +97,11 @@ def _saved(made: Path) -> list[str]:
     return [str(made / "run")]
 
 
-def test_score_prints_what_finetune_printed(made: Path, printed: str) -> None:
+def test_score_output_matches_finetune_output(made: Path, printed: str) -> None:
     assert run(["score", *_saved(made), "--json"]).stdout == printed
 
 
-def test_the_family_of_tests_is_the_differences_from_the_base(made: Path, printed: str) -> None:
+def test_p_values_are_adjusted_over_differences_from_base(made: Path, printed: str) -> None:
     every = json.loads(printed)["comparisons"]
     assert {c["metric"] for c in every} == {"sq_distance", "log_loss"}
     found = [c for c in every if c["metric"] == "sq_distance"]
@@ -116,12 +114,10 @@ def test_the_family_of_tests_is_the_differences_from_the_base(made: Path, printe
     assert "adjusted over the 3 differences from the base, per metric" in notes
 
 
-def test_the_report_has_differences_perplexities_curves_and_the_command(
-    made: Path, printed: str
-) -> None:
+def test_report_has_differences_perplexities_curves_and_command(made: Path, printed: str) -> None:
     with Store.open(made / "run") as store:
         part = part_of([store])
-        page = render([section(part, figure_data(part, for_page=True))])
+        page = render([Section(part, figure_data(part, for_page=True))])
         files = {path.name for path in write_tables(part, made / "tables")}
     for shown in ("<h3>Fine-tuning</h3>", "<h3>Training curves</h3>", 'data-figure="training"'):
         assert shown in page
@@ -132,7 +128,7 @@ def test_the_report_has_differences_perplexities_curves_and_the_command(
 
 
 @pytest.mark.long
-def test_a_run_that_is_not_finished_is_shown_as_far_as_it_is(made: Path, printed: str) -> None:
+def test_unfinished_run_is_shown_with_available_results(made: Path, printed: str) -> None:
     path = made / "half"
     asked = Stopping()
 
@@ -160,7 +156,7 @@ def test_a_run_that_is_not_finished_is_shown_as_far_as_it_is(made: Path, printed
 
 
 @pytest.mark.long
-def test_another_base_under_the_same_name_is_refused(made: Path) -> None:
+def test_different_base_with_same_name_is_rejected(made: Path) -> None:
     path = made / "moved"
     shutil.copytree(made / "model", made / "base")
     arguments = [*options(made, "moved", "--rate", "1e30"), "--model", f"hf:{made / 'base'}"]
@@ -177,7 +173,7 @@ def test_another_base_under_the_same_name_is_refused(made: Path) -> None:
 
 
 @pytest.mark.long
-def test_passages_that_no_fold_names_are_noted(made: Path) -> None:
+def test_passages_without_a_fold_are_noted(made: Path) -> None:
     split = made / "split.csv"
     split.write_text("group,fold\n1,1\n2,2\n3,validation\n", encoding="utf-8")
     more = ("--split", str(split), "--temperatures", "none", "--epochs", "1", "--tolerance", "0.1")
@@ -189,9 +185,7 @@ def test_passages_that_no_fold_names_are_noted(made: Path) -> None:
 
 
 @pytest.mark.long
-def test_the_bar_of_a_pooled_system_moves_as_its_items_are_answered(
-    made: Path, printed: str
-) -> None:
+def test_progress_bar_of_pooled_system_follows_its_items(made: Path, printed: str) -> None:
     taken: dict[str, list[int]] = {}
 
     def watching(work: Any, total: int, description: str) -> Any:
@@ -230,7 +224,7 @@ def test_exported_weights_give_the_same_logits_in_transformers(made: Path, print
 
 
 @pytest.mark.long
-def test_exported_low_rank_additions_give_the_same_logits_in_peft(made: Path) -> None:
+def test_exported_lora_adapters_give_the_same_logits_in_peft(made: Path) -> None:
     peft = pytest.importorskip("peft")
     more = ("--train", "lora", "--lora-rank", "2", "--epochs", "1", "--temperatures", "none")
     run([*options(made, "lora"), *more])
@@ -247,7 +241,7 @@ def test_exported_low_rank_additions_give_the_same_logits_in_peft(made: Path) ->
     assert torch.equal(_logits(peft.AutoPeftModelForCausalLM.from_pretrained(folder)), wanted)
 
 
-def test_only_what_is_trained_is_exported(made: Path, printed: str) -> None:
+def test_only_trained_weights_are_exported(made: Path, printed: str) -> None:
     shutil.copytree(made / "run", made / "torn")
     (made / "torn" / "training" / "text" / "fold-2" / "trained.safetensors").unlink()
     with pytest.raises(UsageError, match="fold 2 of text is not trained yet; continue with"):
@@ -275,7 +269,7 @@ def curves(run_folder: Path) -> str:
     ],
     ids=["nothing", "an answer", "the curves"],
 )
-def test_a_salvaged_run_has_its_curves_and_trains_nothing_again(
+def test_salvaged_run_keeps_curves_and_does_not_retrain(
     made: Path, printed: str, hurt: str, tmp_path: Path
 ) -> None:
     damaged, new = shutil.copytree(made / "run", tmp_path / "damaged"), tmp_path / "new"
@@ -295,14 +289,14 @@ def test_a_salvaged_run_has_its_curves_and_trains_nothing_again(
             assert store.n_items_with_draws(name) == whole.n_items_with_draws(name)
 
 
-def test_a_run_knows_how_often_it_saves_and_where_it_runs(made: Path, printed: str) -> None:
+def test_manifest_keeps_save_interval_and_device(made: Path, printed: str) -> None:
     with Store.open(made / "run") as store:
         job = FinetuneJob.from_manifest(store.manifest | {"save_every": 3}, {})
         assert (job.save_every, job.loading.device) == (3, "cpu")
         assert store.manifest["save_every"] == 0
 
 
-def test_weights_without_a_mark_of_the_base_are_an_older_versions_not_another_bases(
+def test_weights_without_base_hash_are_accepted(
     made: Path,
 ) -> None:
     known = Saved({}, {"identity": {"model": "1"}})
@@ -311,7 +305,7 @@ def test_weights_without_a_mark_of_the_base_are_an_older_versions_not_another_ba
         check_identity(made, known, {"model": "2", "base": "2"})
 
 
-def test_what_cannot_be_said_anew_is_refused_though_the_run_is_done(
+def test_inapplicable_resume_options_are_rejected_for_finished_run(
     made: Path, printed: str
 ) -> None:
     folder = str(made / "run")
@@ -321,7 +315,7 @@ def test_what_cannot_be_said_anew_is_refused_though_the_run_is_done(
         run(["resume", folder, "--engine", "ray"])
 
 
-def test_a_planted_leak_is_refused_and_leaves_nothing_behind(made: Path) -> None:
+def test_data_leak_is_rejected_and_leaves_no_files(made: Path) -> None:
     rows = (made / "people.jsonl").read_text().splitlines()
     copied = [json.loads(row) for row in rows if json.loads(row)["group"] == "1"]
     for row in copied:
@@ -334,25 +328,23 @@ def test_a_planted_leak_is_refused_and_leaves_nothing_behind(made: Path) -> None
     assert not (made / "leaky-run").exists()
 
 
-def test_a_folder_that_cannot_be_exported_to_is_told_before_anything_is_trained(
-    made: Path, tmp_path: Path
-) -> None:
+def test_unwritable_export_folder_is_reported_before_training(made: Path, tmp_path: Path) -> None:
     (tmp_path / "out" / "text" / "fold-2").mkdir(parents=True)
     (tmp_path / "file").write_text("mine")
     split = tmp_path / "split.csv"
     split.write_text("group,fold\n1,2\n2,7\n3,validation\n")
-    for more, said in (
+    for more, message in (
         (("--export", str(tmp_path / "out")), "fold-2: is there"),
         (("--export", str(tmp_path / "out"), "--split", str(split)), "fold-2: is there"),
         (("--export", str(tmp_path / "file" / "out")), "file: nothing can be written there"),
     ):
-        with pytest.raises(UsageError, match=said):
+        with pytest.raises(UsageError, match=message):
             run(options(made, "not-begun", *more))
     assert not (made / "not-begun").exists()
 
 
 @pytest.mark.parametrize(
-    ("wrong", "said"),
+    ("wrong", "message"),
     [
         (("--loss", "people"), "there is no loss 'people'"),
         (("--train", "head"), "--train head is not known"),
@@ -362,9 +354,9 @@ def test_a_folder_that_cannot_be_exported_to_is_told_before_anything_is_trained(
         (("--warmup", "9"), "--warmup 9 does not end within the"),
     ],
 )
-def test_mistakes_are_told_before_any_model_is_loaded(
-    made: Path, wrong: tuple[str, str], said: str
+def test_invalid_usage_is_reported_before_loading_a_model(
+    made: Path, wrong: tuple[str, str], message: str
 ) -> None:
-    with pytest.raises(UsageError, match=said):
+    with pytest.raises(UsageError, match=message):
         run([*options(made, "wrong"), *wrong])
     assert not (made / "wrong").exists()

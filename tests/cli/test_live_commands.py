@@ -1,4 +1,4 @@
-"""Live models from the command line, with the embedded SmolLM2 where it is cached."""
+"""Live models through the command line, with the embedded SmolLM2 if it is cached."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ def people(tmp_path: Path) -> Path:
 
 
 @pytest.mark.long
-def test_exact_and_sampled_agree(cli: Callable, people: Path) -> None:
+def test_exact_and_sampled_estimates_agree(cli: Callable, people: Path) -> None:
     asked = ("word", "--corpus", people, "--model", "smollm2", "--json")
     exact = cli(*asked).results
     sampled = cli(*asked, "--estimator", "mc", "--samples", 2000).results
@@ -37,7 +37,7 @@ def test_exact_and_sampled_agree(cli: Callable, people: Path) -> None:
 
 
 @pytest.mark.long
-def test_a_run_continues_where_it_was_stopped(
+def test_run_resumes_where_it_was_interrupted(
     cli: Callable, people: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     from aleatoric.nextword.live import LiveModel
@@ -61,7 +61,7 @@ def test_a_run_continues_where_it_was_stopped(
 
 
 @pytest.mark.long
-def test_answers_with_punctuation_are_looked_for_as_words(
+def test_answers_with_punctuation_are_scored_as_words(
     cli: Callable, people: Path, tmp_path: Path
 ) -> None:
     messy = tmp_path / "messy.jsonl"
@@ -75,7 +75,7 @@ def test_answers_with_punctuation_are_looked_for_as_words(
         assert values[0] == values[1] < 1
 
 
-def test_a_decoder_that_is_not_ancestral_is_in_the_name_also_alone(
+def test_single_non_ancestral_decoder_is_part_of_system_name(
     cli: Callable, people: Path, tmp_path: Path
 ) -> None:
     asked = ("word", "--corpus", people, "--model", "smollm2", "--decoder", "top_k=5")
@@ -85,7 +85,9 @@ def test_a_decoder_that_is_not_ancestral_is_in_the_name_also_alone(
     assert again.results.keys() == ran.results.keys()
 
 
-def test_the_papers_rule_is_refused_by_name(cli: Callable, people: Path, tmp_path: Path) -> None:
+def test_paper_protocol_is_rejected_for_live_models(
+    cli: Callable, people: Path, tmp_path: Path
+) -> None:
     ran = cli(
         *("word", "--corpus", people, "--model", "smollm2", "--protocol", "paper"),
         *("--out", tmp_path / "run"),

@@ -1,4 +1,4 @@
-"""Tiny models in folders, from the command line."""
+"""Tiny local models through the command line."""
 
 # ruff: noqa: E402  (the imports below need torch, and the tests are skipped without it)
 from __future__ import annotations
@@ -34,7 +34,7 @@ def people(tmp_path: Path) -> Path:
 
 
 def saved_lm(folder: Path, template: str | None = None) -> str:
-    """A model whose tokenizer starts texts as `template` says."""
+    """Save a model whose tokenizer adds special tokens by `template`."""
     lm = words_lm(layers=1, width=16)
     if template:
         lm.tokenizer.backend_tokenizer.post_processor = processors.TemplateProcessing(
@@ -45,7 +45,7 @@ def saved_lm(folder: Path, template: str | None = None) -> str:
     return f"hf:{folder}"
 
 
-def test_how_a_text_begins_is_resolved_for_each_model_and_in_its_signature(
+def test_bos_policy_is_resolved_per_model_and_in_signature(
     cli: Callable, people: Path, tmp_path: Path
 ) -> None:
     plain, marked = saved_lm(tmp_path / "plain"), saved_lm(tmp_path / "marked", "<end> $A")
@@ -72,7 +72,7 @@ def test_how_a_text_begins_is_resolved_for_each_model_and_in_its_signature(
     assert values[(), "marked"] == with_bos
 
 
-def test_a_chat_template_begins_the_text_itself(cli: Callable, tmp_path: Path) -> None:
+def test_chat_template_replaces_bos_policy(cli: Callable, tmp_path: Path) -> None:
     model, words = forced_lms.tiny("gpt2")
     words = forced_lms.words("<s> $A")
     words.backend_tokenizer.decoder = decoders.ByteLevel()
@@ -101,14 +101,14 @@ def save_random(kind: str, folder: Path, **settings: Any) -> str:
 
 
 @pytest.mark.parametrize("estimator", ["exact", "mc"])
-def test_a_model_that_the_tree_pass_gets_wrong_ends_in_one_sentence(
+def test_model_without_a_tree_pass_is_run_in_plain_passes(
     cli: Callable, people: Path, tmp_path: Path, estimator: str
 ) -> None:
-    model = save_random("mpt", tmp_path / "mpt", d_model=32, n_layers=2, n_heads=4, max_seq_len=32)
-    ran = cli("word", "--corpus", people, "--model", model, "--estimator", estimator)
-    assert ran.status == 2
-    assert "mpt: models of type 'mpt' are not supported at the word level" in ran.err
-    assert "Traceback" not in ran.err
+    model = save_random("mpt", tmp_path / "mpt", d_model=32, n_layers=2, n_heads=4, max_seq_len=64)
+    asked = ("--estimator", estimator, "--samples", 50, "--device", "cpu")
+    ran = cli("word", "--corpus", people, "--model", model, *asked)
+    assert ran.status == 0, ran.err
+    assert "mpt: run in plain forward passes" in ran.err
 
 
 def test_sampling_works_with_few_positions(cli: Callable, people: Path, tmp_path: Path) -> None:
@@ -145,7 +145,7 @@ def changed_settings(folder: Path) -> None:
 
 
 def few_texts(folder: Path) -> dict[str, tuple[Any, ...]]:
-    """A quick command of each level."""
+    """Return a fast command for each level."""
     (folder / "t.jsonl").write_text('{"input": "alder birch", "references": ["cedar", "elder"]}\n')
     (folder / "t.txt").write_text("alder birch cedar elder\n")
     people = save_corpus(folder / "people.jsonl", list(population(passages=2, length=3)))
@@ -161,7 +161,7 @@ def few_texts(folder: Path) -> dict[str, tuple[Any, ...]]:
     "change", sampled([changed_weights, changed_words, changed_settings], [changed_weights])
 )
 @pytest.mark.parametrize("level", ["word", "token", "text"])
-def test_a_run_does_not_mix_two_contents_of_a_model(
+def test_resume_with_modified_model_is_rejected(
     cli: Callable, tmp_path: Path, level: str, change: Callable[[Path], None]
 ) -> None:
     folder, out = tmp_path / "m", tmp_path / "run"
@@ -193,7 +193,7 @@ def test_a_run_does_not_mix_two_contents_of_a_model(
     assert len(resumed.err.splitlines()) == 1
 
 
-def test_what_a_model_does_not_read_may_change(cli: Callable, tmp_path: Path) -> None:
+def test_changes_to_unused_model_files_are_allowed(cli: Callable, tmp_path: Path) -> None:
     model, out = saved_lm(tmp_path / "m"), tmp_path / "run"
     asked = (*few_texts(tmp_path)["word"], "--model", model, "--device", "cpu", "--out", out)
     assert cli(*asked).status == 0
@@ -202,7 +202,7 @@ def test_what_a_model_does_not_read_may_change(cli: Callable, tmp_path: Path) ->
     assert cli("resume", out).status == 0
 
 
-def test_a_large_file_is_hashed_once(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_large_file_is_hashed_once(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("ALEATORIC_CACHE", str(tmp_path / "cache"))
     file, calls = tmp_path / "weights", []
     file.write_bytes(b"a" * 2**21)
@@ -220,3 +220,46 @@ def test_a_large_file_is_hashed_once(tmp_path: Path, monkeypatch: pytest.MonkeyP
     file.write_bytes(b"b" * 2**21)
     os.utime(file, ns=(before.st_atime_ns, before.st_mtime_ns))
     assert checkpoints.file_sha256(file) == sha256_of(file) != first[0]
+
+
+SHAPE = {"n_embd": 128, "n_layer": 2, "n_head": 2, "n_positions": 64}
+
+
+@pytest.mark.parametrize("level", ["word", "text"])
+def test_device_auto_gives_the_same_numbers(
+    cli: Callable, people: Path, tmp_path: Path, level: str
+) -> None:
+    pytest.importorskip("accelerate", reason='needs pip install "aleatoric[hf]"')
+    model = save_random("gpt2", tmp_path / "m", **SHAPE)
+    corpus = people
+    if level == "text":
+        corpus = tmp_path / "texts.jsonl"
+        corpus.write_text('{"id": "1", "input": "many", "references": ["so many", "the man"]}\n')
+    probes = ("--probe", "lexical-1", "--samples", 3) if level == "text" else ()
+    ran = [
+        cli(level, "--corpus", corpus, "--model", model, "--device", device, *probes, "--json")
+        for device in ("cpu", "auto")
+    ]
+    assert [run.status for run in ran] == [0, 0], ran[1].err
+    results = [json.loads(run.out)["results"] for run in ran]
+    assert results[0] == results[1]
+
+
+def test_unknown_quantization_is_one_sentence(cli: Callable, people: Path, tmp_path: Path) -> None:
+    model = save_random("gpt2", tmp_path / "m", **SHAPE)
+    ran = cli("word", "--corpus", people, "--model", model, "--quantize", "3bit")
+    assert ran.status == 2
+    assert ran.err.splitlines()[-1].endswith("--quantize 3bit is not known; use 4bit or 8bit.")
+
+
+@pytest.mark.parametrize("kind", ["4bit", "8bit"])
+def test_quantized_weights_are_named_in_the_signature(
+    cli: Callable, people: Path, tmp_path: Path, kind: str
+) -> None:
+    pytest.importorskip("bitsandbytes", reason='needs pip install "aleatoric[quantize]"')
+    model = save_random("gpt2", tmp_path / "m", **SHAPE)
+    asked = ("--quantize", kind, "--device", "cpu", "--json")
+    ran = cli("word", "--corpus", people, "--model", model, *asked)
+    assert ran.status == 0, ran.err
+    signatures = [result["signature"] for result in json.loads(ran.out)["results"]]
+    assert any(f",float32,{kind}," in signature for signature in signatures)

@@ -1,7 +1,7 @@
-"""A newcomer with data of their own: the how-to pages, followed to the letter.
+"""The how-to pages, executed step by step.
 
-Files with a title are written, shell commands and Python blocks are run, in the page's order and in
-an empty folder. Only the embedded model is exchanged for the toy, which needs no download.
+Titled code blocks are written to files; shell commands and Python blocks are run, in page order
+and in an empty folder. Only the embedded model is replaced by the toy, which needs no download.
 """
 
 from __future__ import annotations
@@ -15,6 +15,7 @@ import pytest
 from doc_pages import ROOT, Block, blocks
 
 from aleatoric.data.cloze import load
+from aleatoric.data.selection import TableOptions
 
 HOW_TO = ROOT / "docs" / "how-to"
 OWN_DATA = HOW_TO / "own-data.md"
@@ -24,7 +25,7 @@ OWN_DATA = HOW_TO / "own-data.md"
 def follow(
     cli: Callable, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> Callable[[Path], list[str]]:
-    """Do what a page says in an empty folder; gives what its commands printed."""
+    """Execute a page in an empty folder and return the output of its commands."""
     monkeypatch.chdir(tmp_path)
 
     def do(block: Block) -> list[str]:
@@ -33,7 +34,7 @@ def follow(
         if block.language == "sh":
             # The demo has tests of its own.
             return [run(words) for words in block.commands() if words[0] != "demo"]
-        if block.language == "python" and not block.title:
+        if block.language == "python" and not block.title and ">>>" not in block.text:
             exec(block.text, {})
         return []
 
@@ -45,7 +46,7 @@ def follow(
     return lambda page: [printed for block in blocks(page) for printed in do(block)]
 
 
-def test_from_own_answers_to_a_page(follow: Callable) -> None:
+def test_how_to_from_own_answers_to_report(follow: Callable) -> None:
     printed = follow(OWN_DATA)
     assert "oracle" in printed[0]
     page = Path("report.html").read_text(encoding="utf-8")
@@ -56,13 +57,13 @@ def test_from_own_answers_to_a_page(follow: Callable) -> None:
     assert Path("rows.csv").read_text().count("toy") == 6
 
 
-def test_the_readme(follow: Callable) -> None:
+def test_readme_commands(follow: Callable) -> None:
     follow(ROOT / "README.md")
     assert "There are" in Path("report.html").read_text(encoding="utf-8")
     assert Path("rows.parquet").exists()
 
 
-def test_the_table_and_the_json_lines_say_the_same(tmp_path: Path) -> None:
+def test_table_and_json_lines_give_same_results(tmp_path: Path) -> None:
     files = {block.title: block.text for block in blocks(OWN_DATA) if block.title}
     for name in ("people.csv", "people.jsonl"):
         (tmp_path / name).write_text(files[name], encoding="utf-8")
@@ -74,7 +75,28 @@ def test_the_table_and_the_json_lines_say_the_same(tmp_path: Path) -> None:
     assert table["3"].context == lines["3"].context
 
 
-def test_a_mistake_in_the_file_is_named(cli: Callable, tmp_path: Path) -> None:
+LAYOUTS = {
+    "excel.csv": TableOptions("context=Sentence,response=Answer,person=Participant"),
+    "wide.csv": TableOptions("context=Sentence,response=P1:P4", "NA"),
+    "qualtrics.csv": TableOptions("context=@header2,response=Q1:Q2,person=ResponseId"),
+}
+
+
+def test_the_layouts_on_the_page_hold_the_same_answers(tmp_path: Path) -> None:
+    found = []
+    for block in blocks(OWN_DATA):
+        if block.title in LAYOUTS:
+            path = tmp_path / block.title
+            path.write_text(block.text, encoding="utf-8")
+            items = load(path, "utf-8", LAYOUTS[block.title]).items
+            persons = [tuple(map(str.casefold, item.persons or ())) for item in items]
+            found.append([(i.context, i.responses, p) for i, p in zip(items, persons, strict=True)])
+    assert len(found) == 3
+    assert found[0] == found[1] == found[2]
+    assert found[0][1] == ("Bread is made of", ("flour", "wheat", "flour"), ("p1", "p2", "p4"))
+
+
+def test_mistake_in_file_is_reported_with_location(cli: Callable, tmp_path: Path) -> None:
     people = tmp_path / "people.csv"
     people.write_text("context,response,count\nThere are,many,several\n", encoding="utf-8")
     ran = cli("word", "--corpus", people)
@@ -83,14 +105,14 @@ def test_a_mistake_in_the_file_is_named(cli: Callable, tmp_path: Path) -> None:
     assert "line 2" in ran.err
 
 
-def test_an_own_probe(follow: Callable, cli: Callable) -> None:
+def test_how_to_user_defined_probe(follow: Callable, cli: Callable) -> None:
     printed = follow(HOW_TO / "probe.md")
     assert "my_probes:length" in printed[0]
     found = json.loads(cli("score", "runs/length", "--json").out)["results"]
     assert any(result["metric"] == "w1_M/my_probes:length" for result in found)
 
 
-def test_the_python_on_the_page_of_models() -> None:
+def test_how_to_own_model_python_examples() -> None:
     own, logits = [b for b in blocks(HOW_TO / "own-model.md") if b.language == "python"]
     program = own.text + (
         "from aleatoric.models.base import Ask\n"

@@ -1,4 +1,4 @@
-"""`aleatoric text` and what reads its runs."""
+"""`aleatoric text` and the commands that read its runs."""
 
 from __future__ import annotations
 
@@ -51,7 +51,7 @@ def run(cli: Callable, people: Path, written: str, tmp_path: Path) -> Path:
     return folder
 
 
-def test_people_alone_in_json(cli: Callable, people: Path) -> None:
+def test_json_output_without_model(cli: Callable, people: Path) -> None:
     ran = cli("text", "--corpus", people, *FAST, "--json")
     assert ran.status == 0, ran.err
     found = ran.results["control", "mean_H/lexical-1"]["estimate"]
@@ -60,7 +60,7 @@ def test_people_alone_in_json(cli: Callable, people: Path) -> None:
     assert ran.results["control", "w1_C/lexical-2"]["estimate"]["value"] is not None
 
 
-def test_recorded_texts_in_json(cli: Callable, people: Path, written: str) -> None:
+def test_json_output_with_recorded_texts(cli: Callable, people: Path, written: str) -> None:
     ran = cli("text", "--corpus", people, "--model", written, *FAST, "--json")
     assert ran.status == 0, ran.err
     for name in NAMES:
@@ -70,7 +70,7 @@ def test_recorded_texts_in_json(cli: Callable, people: Path, written: str) -> No
     assert "decoder:as recorded" in ran.results["written", "w1_M/lexical-1"]["signature"]
 
 
-def test_the_same_seed_gives_the_same_bytes(cli: Callable, people: Path, written: str) -> None:
+def test_same_seed_gives_same_bytes(cli: Callable, people: Path, written: str) -> None:
     asked = ("text", "--corpus", people, "--model", written, *FAST, "--json")
     assert cli(*asked).out == cli(*asked).out
 
@@ -78,7 +78,7 @@ def test_the_same_seed_gives_the_same_bytes(cli: Callable, people: Path, written
 def test_tables_show_people_control_and_system(
     cli: Callable, people: Path, written: str, run: Path
 ) -> None:
-    shown = cli("score", run)
+    shown = cli("score", run, "--wide")
     assert shown.status == 0, shown.err
     for part in ("Human variability", "Closeness to people", "energy", "control", "W1(C, H)"):
         assert part in shown.out
@@ -87,16 +87,14 @@ def test_tables_show_people_control_and_system(
     assert "| lexical-2 | written |" in cli("score", run, "--format", "markdown").out
 
 
-def test_score_gives_what_the_run_gave(
+def test_score_output_matches_run_output(
     cli: Callable, people: Path, written: str, run: Path
 ) -> None:
     first = cli("text", "--corpus", people, "--model", written, *FAST, "--json")
     assert cli("score", run, "--json").out == first.out
 
 
-def test_rows_are_exported_under_the_names_of_metrics(
-    cli: Callable, run: Path, tmp_path: Path
-) -> None:
+def test_exported_columns_are_named_after_metrics(cli: Callable, run: Path, tmp_path: Path) -> None:
     path = tmp_path / "rows.csv"
     assert cli("score", run, "--export", path).status == 0
     with path.open() as file:
@@ -105,7 +103,7 @@ def test_rows_are_exported_under_the_names_of_metrics(
     assert all("w1_C/lexical-1" in row for row in rows)
 
 
-def test_the_study_of_fit_shows_both_ends(cli: Callable, run: Path) -> None:
+def test_fit_study_shows_best_and_worst_inputs(cli: Callable, run: Path) -> None:
     ran = cli("score", run, "--analysis", "fit", "--json")
     assert ran.status == 0, ran.err
     table, _ = json.loads(ran.out)["tables"]
@@ -118,13 +116,13 @@ def test_the_study_of_fit_shows_both_ends(cli: Callable, run: Path) -> None:
 
 
 def data_of(page: Path, name: str) -> dict[str, Any]:
-    """What the page holds as JSON under an id."""
+    """Return the JSON data of the page under an id."""
     _, _, rest = page.read_text().partition(f'<script type="application/json" id="{name}">')
     found: dict[str, Any] = json.loads(rest.partition("</script>")[0])
     return found
 
 
-def test_the_page_escapes_texts_and_shows_inputs(cli: Callable, run: Path, tmp_path: Path) -> None:
+def test_page_escapes_texts_and_shows_inputs(cli: Callable, run: Path, tmp_path: Path) -> None:
     page = tmp_path / "page.html"
     ran = cli("report", run, "--html", page, "--figures", tmp_path / "figures")
     assert ran.status == 0, ran.err
@@ -137,7 +135,7 @@ def test_the_page_escapes_texts_and_shows_inputs(cli: Callable, run: Path, tmp_p
     assert names >= {"fig2", "fig3", "fig4", "fig5", "fig6", "fig8", "fig9", "fig10", "fig11"}
 
 
-def test_the_page_of_one_input(cli: Callable, run: Path, tmp_path: Path) -> None:
+def test_page_of_one_input(cli: Callable, run: Path, tmp_path: Path) -> None:
     page = tmp_path / "page.html"
     assert cli("report", run, "--html", page, "--input", "3").status == 0
     assert [one["id"] for one in data_of(page, "contexts")["items"]] == ["3"]
@@ -145,7 +143,7 @@ def test_the_page_of_one_input(cli: Callable, run: Path, tmp_path: Path) -> None
     assert (ran.status, "no input '17'" in ran.err) == (2, True)
 
 
-def test_no_control_character_reaches_the_page(cli: Callable, tmp_path: Path) -> None:
+def test_control_characters_are_escaped_on_page(cli: Callable, tmp_path: Path) -> None:
     name, backwards = "a\x1b[31m\u202eb", "\u05e9\u05dc\u05d5\u05dd"
     rows = [{**row, "id": f"{name}{row['id']}"} for row in PEOPLE]
     rows[0] = {**rows[0], "references": [backwards, "b", "c", "d"]}
@@ -162,7 +160,7 @@ def test_no_control_character_reaches_the_page(cli: Callable, tmp_path: Path) ->
     assert any(backwards in one["people"] for one in data_of(page, "contexts")["items"])
 
 
-def test_people_alone_have_a_page(cli: Callable, people: Path, tmp_path: Path) -> None:
+def test_page_without_model(cli: Callable, people: Path, tmp_path: Path) -> None:
     folder, page = tmp_path / "run", tmp_path / "page.html"
     cli("text", "--corpus", people, *FAST, "--out", folder)
     ran = cli("report", folder, "--html", page, "--figures", tmp_path / "f", "--input", "1")
@@ -170,7 +168,7 @@ def test_people_alone_have_a_page(cli: Callable, people: Path, tmp_path: Path) -
     assert "mean distance between two people" in page.read_text()
 
 
-def test_a_live_model_writes_and_the_run_continues(cli: Callable, tmp_path: Path) -> None:
+def test_live_model_run_is_resumed(cli: Callable, tmp_path: Path) -> None:
     saved("gpt2", tmp_path)
     people = lines(tmp_path / "short.jsonl", [PEOPLE[0], PEOPLE[2]])
     more = ("--samples", 3, "--max-new-tokens", 5, *FAST)
@@ -184,8 +182,22 @@ def test_a_live_model_writes_and_the_run_continues(cli: Callable, tmp_path: Path
 
 
 @pytest.mark.skipif(not gguf.smollm2_is_cached(), reason="the embedded model is not cached")
-def test_the_embedded_model_writes(cli: Callable, people: Path) -> None:
+def test_embedded_model_generates_texts(cli: Callable, people: Path) -> None:
     asked = ("text", "--corpus", people, "--limit", 1, "--model", "smollm2", "--chat")
     ran = cli(*asked, "--samples", 2, "--max-new-tokens", 4, *FAST, "--json")
     assert ran.status == 0, ran.err
     assert ran.results["smollm2", "mean_M/lexical-1"]["estimate"]["n_items"] == 1
+
+
+def test_means_over_other_inputs_than_the_energy_are_named(cli: Callable, tmp_path: Path) -> None:
+    people = {"1": ["x y", "x z", "x y z"], "2": ["x y", "x q", "q r"]}
+    texts = {"1": ["x y"], "2": ["x", "x q"]}  # one text has no distance M
+    corpus = [{"id": i, "input": i, "references": refs} for i, refs in people.items()]
+    model = [{"id": i, "texts": own} for i, own in texts.items()]
+    corpus_file, model_file = (
+        lines(tmp_path / f"{name}.jsonl", rows) for name, rows in (("p", corpus), ("m", model))
+    )
+    asked = ("text", "--corpus", corpus_file, "--probe", "lexical-1")
+    shown = cli(*asked, "--model", f"recorded:{model_file}")
+    text = " ".join(shown.out.split())
+    assert "than the energy (m: mean_H/lexical-1 2, mean_C/lexical-1 2): in these rows" in text

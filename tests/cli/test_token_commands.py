@@ -1,4 +1,4 @@
-"""`aleatoric token` and what reads its runs, with tiny models on disk."""
+"""`aleatoric token` and the commands that read its runs, with tiny models on disk."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from token_rows import token_rows
 from aleatoric.levels import token
 from aleatoric.metrics.calibration import bin_index, bin_sums, ece_of, equal_width_edges
 from aleatoric.models import gguf
-from aleatoric.report.tokens import reliability
+from aleatoric.reporting.tokens import reliability
 from aleatoric.runs.run import Store
 
 DOCUMENTS = [
@@ -57,6 +57,19 @@ def asked(corpus: object, model: object, *more: object) -> tuple[object, ...]:
     return ("token", "--corpus", corpus, "--model", f"hf:{model}", *more)
 
 
+@pytest.mark.parametrize("part", [("--limit", 2), ("--groups", "1-3"), ("--sample", 2)])
+def test_part_of_documents(cli: Callable, models: Path, text: Path, part: tuple[str, Any]) -> None:
+    out = text.parent / "run"
+    ran = cli(*asked(text, models / "gpt2", *part, "--out", out, "--json"))
+    document = json.loads(ran.out)
+    assert "a part only: 2 of the 3 items of the corpus" in document["notes"][0]
+    seed = ",seed=0" if part[0] == "--sample" else ""
+    expected = f"story[{part[0][2:]}={part[1]}{seed}]#"
+    assert all(expected in result["signature"] for result in document["results"])
+    assert all(result["estimate"]["n_groups"] == 2 for result in document["results"])
+    assert json.loads(cli("score", out, "--json").out)["notes"] == document["notes"]
+
+
 def by_hand(texts: list[str]) -> dict[str, float]:
     """ECE, e-ECE and the log score of whole documents, one at a time."""
     model, tokenizer = tiny("gpt2")
@@ -82,7 +95,7 @@ def ece(confidence: np.ndarray, accuracy: np.ndarray) -> float:
     return float(ece_of(bin_sums(confidence, accuracy, index, 15)))
 
 
-def test_numbers_are_those_of_documents_read_one_by_one(
+def test_results_match_scoring_documents_one_by_one(
     cli: Callable, tmp_path: Path, models: Path
 ) -> None:
     texts = ["A dog runs.", "Bread is made of flour.", "nobody waved at seven"]
@@ -94,7 +107,7 @@ def test_numbers_are_those_of_documents_read_one_by_one(
         assert found == pytest.approx(value, abs=1e-5), metric
 
 
-def test_token_in_json(cli: Callable, text: Path, models: Path) -> None:
+def test_token_command_json_output(cli: Callable, text: Path, models: Path) -> None:
     ran = cli(*asked(text, models / "gpt2", "--json", "--scheme", "temperature=0.5"))
     assert ran.status == 0, ran.err
     assert [metric for _, metric in ran.results][: len(NAMES)] == list(NAMES)
@@ -108,7 +121,9 @@ def test_token_in_json(cli: Callable, text: Path, models: Path) -> None:
     assert "tokens/s" in ran.err
 
 
-def test_sampled_schemes_are_the_same_in_any_batch(cli: Callable, text: Path, models: Path) -> None:
+def test_sampled_schemes_do_not_depend_on_batch_size(
+    cli: Callable, text: Path, models: Path
+) -> None:
     more = ("--json", "--scheme", "ancestral,samples=1", "--classwise", "none")
     runs = [
         cli(*asked(text, models / "gpt2", *more, "--batch-tokens", size)) for size in (1, 20, 4096)
@@ -128,7 +143,7 @@ def test_parallel_text_with_an_encoder_decoder(cli: Callable, pairs: str, models
     assert found["estimate"]["n_items"] == n_tokens
 
 
-def test_a_finished_run_is_shown_again_without_the_model(
+def test_finished_run_is_shown_without_the_model(
     cli: Callable, text: Path, models: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     run = tmp_path / "run"
@@ -145,7 +160,7 @@ def test_a_finished_run_is_shown_again_without_the_model(
     assert "its --bins differs" in other.err
 
 
-def test_a_run_that_was_stopped_goes_on_after_its_last_part(
+def test_interrupted_run_resumes_after_last_saved_part(
     cli: Callable, text: Path, models: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     more = ("--json", "--batch-tokens", 2, "--keep-rows", "--scheme", "ancestral,samples=2")
@@ -174,7 +189,7 @@ def read_rows(run: Path) -> list[dict[str, Any]]:
     return [row for file in files for row in parquet.read_table(file).to_pylist()]
 
 
-def test_rows_add_up_to_the_results(
+def test_saved_rows_reproduce_results(
     cli: Callable, text: Path, models: Path, tmp_path: Path
 ) -> None:
     run = tmp_path / "run"
@@ -218,7 +233,7 @@ def test_studies_export_and_report_of_a_token_run(
     assert "tab4_stability_documents.pdf" in names
 
 
-def test_reliability_diagrams_are_drawn_from_the_sums(
+def test_reliability_diagrams_are_drawn_from_sums(
     cli: Callable, text: Path, models: Path, tmp_path: Path
 ) -> None:
     ran = cli(*asked(text, models / "gpt2", "--out", tmp_path / "run", "--json"))
@@ -238,7 +253,7 @@ def test_reliability_diagrams_are_drawn_from_the_sums(
     assert (confidence[filled] <= np.array(plain.high)[filled]).all()
 
 
-def test_a_second_model_of_the_same_tokens_lends_its_entropy(
+def test_intrinsic_study_uses_entropy_of_second_model(
     cli: Callable, text: Path, models: Path, tmp_path: Path
 ) -> None:
     other = tmp_path / "other"
@@ -250,7 +265,7 @@ def test_a_second_model_of_the_same_tokens_lends_its_entropy(
     assert "of other" in json.loads(ran.out)["tables"][0]["notes"][0]
 
 
-def test_a_study_without_rows_says_what_to_do(
+def test_study_without_rows_names_the_fix(
     cli: Callable, text: Path, models: Path, tmp_path: Path
 ) -> None:
     cli(*asked(text, models / "gpt2", "--out", tmp_path / "run", "--classwise", "none"))
@@ -260,7 +275,7 @@ def test_a_study_without_rows_says_what_to_do(
 
 
 @pytest.mark.skipif(not gguf.smollm2_is_cached(), reason="the embedded model is not cached")
-def test_the_embedded_model_reads_english(cli: Callable, text: Path) -> None:
+def test_embedded_model_on_english_text(cli: Callable, text: Path) -> None:
     ran = cli("token", "--corpus", text, "--model", "smollm2", "--json")
     assert ran.status == 0, ran.err
     # Plain English: far better than chance over 49,152 tokens (10.8 nats).

@@ -1,4 +1,4 @@
-"""`aleatoric view`: prints its address, answers, and ends quietly."""
+"""`aleatoric view`: prints its URL, serves pages, and exits cleanly."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ def words(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return word_run(tmp_path_factory.mktemp("words"))
 
 
-def test_it_prints_its_address_and_ends_on_ctrl_c(words: Path) -> None:
+def test_prints_url_and_exits_on_ctrl_c(words: Path) -> None:
     command = [sys.executable, "-m", "aleatoric", "view", str(words), "--no-browser"]
     with subprocess.Popen(
         command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True
@@ -42,7 +42,9 @@ def test_it_prints_its_address_and_ends_on_ctrl_c(words: Path) -> None:
     ("arguments", "told"),
     [(("nowhere",), "is no run directory"), ((".", "."), "is named twice")],
 )
-def test_a_bad_run_is_one_sentence(cli: Callable, arguments: tuple[str, ...], told: str) -> None:
+def test_invalid_run_raises_one_line_error(
+    cli: Callable, arguments: tuple[str, ...], told: str
+) -> None:
     ran = cli("view", *arguments, "--no-browser")
     assert ran.status == 2
     assert told in ran.err

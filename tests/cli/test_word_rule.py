@@ -1,4 +1,4 @@
-"""`--word-rule` and messy answers from the command line."""
+"""`--word-rule` and unnormalised answers through the command line."""
 
 from __future__ import annotations
 
@@ -68,7 +68,7 @@ def chinese(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> tuple[object, ..
     return ("word", "--corpus", people, "--model", f"recorded:{model}")
 
 
-def test_messy_answers_meet_messy_samples(cli: Callable, messy: tuple[object, ...]) -> None:
+def test_answers_and_samples_are_normalised_alike(cli: Callable, messy: tuple[object, ...]) -> None:
     ran = cli(*messy)
     assert ran.results["model", "tvd"]["estimate"]["value"] == 0
     assert ran.results["model", "tvd"]["estimate"]["n_items"] == 3
@@ -78,22 +78,20 @@ def test_messy_answers_meet_messy_samples(cli: Callable, messy: tuple[object, ..
     assert "no answer holds a word, and the item is left out: '4'" in notes
 
 
-def test_the_original_is_cut_like_the_answers(cli: Callable, messy: tuple[object, ...]) -> None:
-    """`U.S.` is "u" on all sides; glued, it was "us", which nobody can answer."""
+def test_original_word_is_normalised_like_answers(cli: Callable, messy: tuple[object, ...]) -> None:
+    """`U.S.` is read as "u" everywhere; joined, it would be "us", which no answer can match."""
     found = cli(*messy).results["human", "ece_original"]["estimate"]
     # Modes: she (right, 1), u or new (u is right, .5), l'homme (right, 1).
     assert found["value"] == pytest.approx((0 + 0.5 + 0) / 3)
 
 
-def test_the_papers_protocol_keeps_answers_as_they_are(
-    cli: Callable, messy: tuple[object, ...]
-) -> None:
+def test_paper_protocol_does_not_change_answers(cli: Callable, messy: tuple[object, ...]) -> None:
     ran = cli(*messy, "--protocol", "paper")
     assert ran.results["model", "tvd"]["estimate"]["value"] > 0.3
     assert not any("word rule" in note for note in json.loads(ran.out)["notes"])
 
 
-def test_scripts_without_spaces_are_refused_or_cut(
+def test_scripts_without_spaces_are_rejected_or_segmented(
     cli: Callable, chinese: tuple[object, ...]
 ) -> None:
     refused = cli(*chinese, "--out", "run")
@@ -107,7 +105,7 @@ def test_scripts_without_spaces_are_refused_or_cut(
     assert own["estimate"]["value"] == pytest.approx(1 / 3)
 
 
-def test_a_users_rule_runs_only_where_the_command_names_it(
+def test_user_defined_rule_runs_only_if_named_by_command(
     cli: Callable, chinese: tuple[object, ...]
 ) -> None:
     ran = cli(*chinese, "--word-rule", "segmenter:first", "--out", "run", "--json")
@@ -120,7 +118,7 @@ def test_a_users_rule_runs_only_where_the_command_names_it(
     assert ran.results["human", "ece_original"]["estimate"]["value"] is not None
 
 
-def test_an_unfinished_run_is_resumed_where_its_rule_is_named(
+def test_unfinished_run_is_resumed_if_its_rule_is_named(
     cli: Callable, chinese: tuple[object, ...], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     def stopped(*_: object) -> object:
@@ -149,7 +147,7 @@ def test_an_unfinished_run_is_resumed_where_its_rule_is_named(
         (":", "names no function"),
     ],
 )
-def test_bad_rules_are_one_sentence(
+def test_invalid_rule_raises_one_line_error(
     cli: Callable, chinese: tuple[object, ...], rule: str, message: str
 ) -> None:
     ran = cli(*chinese, "--word-rule", rule, "--out", "run")
@@ -158,13 +156,13 @@ def test_bad_rules_are_one_sentence(
     assert not Path("run").exists()
 
 
-def test_code_is_no_choice(cli: Callable, chinese: tuple[object, ...]) -> None:
+def test_choose_option_does_not_run_code(cli: Callable, chinese: tuple[object, ...]) -> None:
     ran = cli(*chinese, "--choose", "rule=segmenter:first")
     assert ran.status == 2
     assert not Path("calls").exists()
 
 
-def test_an_encoding_that_holds_a_nul(cli: Callable, messy: tuple[object, ...]) -> None:
+def test_encoding_with_nul_is_rejected(cli: Callable, messy: tuple[object, ...]) -> None:
     ran = cli(*messy, "--encoding", "utf\0-8")
     assert ran.status == 2
     assert "there is no encoding" in ran.err

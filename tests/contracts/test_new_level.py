@@ -1,4 +1,4 @@
-"""A new level is one file and one registration line: everything else works with it."""
+"""A new level needs one file and one registration line; everything else works with it."""
 
 from __future__ import annotations
 
@@ -19,8 +19,8 @@ from explored_runs import explored, get, lines, until
 
 from aleatoric import registry
 from aleatoric.levels.base import find_level, level_of, resume_run, run_job, score
-from aleatoric.report.page import command_of, make_report
-from aleatoric.report.views import View, view_of_run
+from aleatoric.reporting.page import command_of, make_report
+from aleatoric.reporting.views import View, view_of_run
 from aleatoric.runs.run import Store
 from aleatoric.studies.compare import compare
 from aleatoric.studies.export import export_rows
@@ -60,7 +60,7 @@ def run(people: Path, tmp_path: Path) -> Iterator[Store]:
         yield store
 
 
-def test_it_runs_scores_and_resumes(run: Store) -> None:
+def test_level_runs_scores_and_resumes(run: Store) -> None:
     assert level_of(run) is find_level("coin")
     first = {(r.system, r.metric): r.estimate for r in level_of(run).results(run)}
     assert first["coin-0.5", "overlap"].value > first["coin-0.95", "overlap"].value
@@ -72,7 +72,7 @@ def test_it_runs_scores_and_resumes(run: Store) -> None:
         assert {(r.system, r.metric): r.estimate for r in level_of(again).results(again)} == first
 
 
-def test_a_run_is_not_continued_with_other_options(run: Store, people: Path) -> None:
+def test_resume_with_different_options_is_rejected(run: Store, people: Path) -> None:
     run.close()
     with pytest.raises(Exception, match="its --tosses differs"):
         run_job(CoinJob(str(people), ("0.5", "0.95"), tosses=30), run.path)
@@ -90,7 +90,7 @@ def test_systems_are_compared_within_and_between_runs(
     assert set(both.values["overlap"]) == {"coin-0.5", "coin-0.95", "coin-0.3"}
 
 
-def test_it_is_reported(run: Store, tmp_path: Path) -> None:
+def test_level_is_reported(run: Store, tmp_path: Path) -> None:
     assert type(view_of_run(run)) is View
     files = list(make_report([run], tmp_path / "page.html", tmp_path / "figures"))
     page = (tmp_path / "page.html").read_text(encoding="utf-8")
@@ -108,7 +108,7 @@ def test_it_is_reported(run: Store, tmp_path: Path) -> None:
     assert {"leading.pdf", "table_coin.md", "table_coin.tex"} <= {file.name for file in files}
 
 
-def test_it_is_explored(run: Store) -> None:
+def test_level_is_shown_in_explorer(run: Store) -> None:
     run.close()
     with explored(run.path) as explorer:
         until(lambda: explorer.library.runs[0].summary)
@@ -127,14 +127,14 @@ def test_it_is_explored(run: Store) -> None:
         assert "On 48 common items" in both
 
 
-def test_its_rows_are_exported(run: Store, tmp_path: Path) -> None:
+def test_level_rows_are_exported(run: Store, tmp_path: Path) -> None:
     export_rows(run, tmp_path / "rows.csv")
     rows = list(csv.DictReader((tmp_path / "rows.csv").open()))
     assert len(rows) == 96
     assert {"system", "item", "group", "overlap", "tvd"} - set(rows[0]) == {"overlap"}
 
 
-def test_the_command_line_has_it(people: Path, tmp_path: Path, cli: Callable[..., Any]) -> None:
+def test_command_line_includes_level(people: Path, tmp_path: Path, cli: Callable[..., Any]) -> None:
     out = tmp_path / "run"
     options = ["--corpus", people, "--model", "0.5", "--model", "0.9", "--tosses", "30"]
     ran = aleatoric("coin", *options, "--out", out, "--json")

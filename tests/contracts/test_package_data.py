@@ -1,4 +1,4 @@
-"""What the wheel holds: every file that is no module is named in `pyproject.toml`, and is small."""
+"""Contents of the wheel: every data file is listed in `pyproject.toml` and small."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ SETTINGS = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))
 GLOBS = SETTINGS["tool"]["setuptools"]["package-data"]["aleatoric"]
 
 
-def test_every_data_file_is_in_the_wheel_and_every_pattern_finds_one() -> None:
+def test_package_data_patterns_match_data_files() -> None:
     found = {glob: set(PACKAGE.glob(glob)) for glob in GLOBS}
     assert all(found.values()), found
     files = {path for path in PACKAGE.rglob("*") if path.is_file()}
@@ -19,6 +19,6 @@ def test_every_data_file_is_in_the_wheel_and_every_pattern_finds_one() -> None:
     assert data == set().union(*found.values())
 
 
-def test_no_data_file_is_large() -> None:
+def test_data_files_are_small() -> None:
     sizes = {path.name: path.stat().st_size for glob in GLOBS for path in PACKAGE.glob(glob)}
     assert max(sizes.values()) < 200_000, sizes

@@ -1,4 +1,4 @@
-"""What every registered plugin must hold to."""
+"""Requirements that every registered plugin meets."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ EXACT = Categorical(("a", "z"), (0.5, 0.25), rest=0.25)
 
 
 @pytest.mark.parametrize(("kind", "name"), EVERYTHING)
-def test_every_name_leads_to_a_documented_callable(kind: str, name: str) -> None:
+def test_every_name_resolves_to_a_documented_callable(kind: str, name: str) -> None:
     plugin = registry.find(kind, name)
     assert callable(plugin)
     assert plugin.__doc__
@@ -30,13 +30,13 @@ def test_every_name_leads_to_a_documented_callable(kind: str, name: str) -> None
 
 @pytest.mark.parametrize("name", registry.names("metrics"))
 @pytest.mark.parametrize("model", [SAME, OTHER, EXACT])
-def test_a_metric_gives_a_finite_number_or_none(name: str, model: Categorical) -> None:
+def test_metrics_return_finite_number_or_none(name: str, model: Categorical) -> None:
     value = registry.find("metrics", name)(Pair("i", "g", SAME, model))
     assert value is None or math.isfinite(value)
 
 
 @pytest.mark.parametrize("name", registry.names("token_analyses"))
-def test_a_study_of_tokens_gives_tables_and_figures(name: str) -> None:
+def test_token_studies_return_tables_and_figures(name: str) -> None:
     rng = np.random.default_rng(0)
     confidence, correct = rng.random(120), rng.integers(0, 2, 120).astype(float)
     table = TokenTable(
@@ -56,24 +56,24 @@ def test_a_study_of_tokens_gives_tables_and_figures(name: str) -> None:
 
 
 @pytest.mark.parametrize("name", registry.names("forced_models"))
-def test_a_reader_of_references_that_is_not_there_is_refused(name: str) -> None:
+def test_invalid_forced_model_spec_is_rejected(name: str) -> None:
     spec = "smollm2:x" if name == "smollm2" else f"{name}:"
     with pytest.raises(UsageError, match="is no model"):
         open_forced(spec, Forcing())
 
 
 @pytest.mark.parametrize("name", registry.names("text_models"))
-def test_a_writer_that_is_not_there_is_refused(name: str) -> None:
+def test_invalid_text_model_spec_is_rejected(name: str) -> None:
     spec = "smollm2:x" if name == "smollm2" else f"{name}:"
     with pytest.raises(UsageError, match="is no model"):
         open_text_model(spec, Loading())
 
 
-def test_an_unknown_name_lists_the_known_ones() -> None:
+def test_unknown_name_lists_the_known_ones() -> None:
     with pytest.raises(UsageError, match="provo"):
         registry.find("corpora", "prvo")
 
 
-def test_errors_carry_an_exit_status() -> None:
+def test_errors_have_an_exit_status() -> None:
     assert AleatoricError.status == 1
     assert UsageError.status == 2

@@ -1,4 +1,4 @@
-"""Every command on our pages is one that the command line takes."""
+"""Every documented command is accepted by the command line."""
 
 from __future__ import annotations
 
@@ -20,12 +20,12 @@ ELSEWHERE = {"--jobs", "--limit-minutes", "--label-smoothing", "--precision", "-
 
 @cache
 def whole() -> Any:
-    """The whole command line, put together once."""
+    """The complete argument parser, built once."""
     return typer.main.get_command(app)
 
 
 def command_of(words: list[str]) -> tuple[Any, list[str]]:
-    """The command that some words name, and the words after it."""
+    """The command that the words name, and the remaining words."""
     command = whole()
     while words and words[0] in getattr(command, "commands", {}):
         command, words = command.commands[words[0]], words[1:]
@@ -35,7 +35,7 @@ def command_of(words: list[str]) -> tuple[Any, list[str]]:
 
 
 def problem_of(words: list[str]) -> str | None:
-    """Why the command line would refuse a command, or nothing."""
+    """The reason why the command line rejects a command, or None."""
     try:
         command, rest = command_of(words)
         if rest != ["--help"]:
@@ -46,7 +46,7 @@ def problem_of(words: list[str]) -> str | None:
 
 
 def options(command: Any) -> Iterator[str]:
-    """Every option of a command and of those below it."""
+    """Every option of a command and its subcommands."""
     for parameter in command.params:
         yield from (*parameter.opts, *parameter.secondary_opts)
     for child in getattr(command, "commands", {}).values():
@@ -54,13 +54,13 @@ def options(command: Any) -> Iterator[str]:
 
 
 @PAGES
-def test_commands_in_blocks_are_taken(page: Path) -> None:
+def test_commands_in_code_blocks_are_accepted(page: Path) -> None:
     shell = [block for block in blocks(page) if block.language in ("sh", "")]
     assert [p for block in shell for words in block.commands() if (p := problem_of(words))] == []
 
 
 @PAGES
-def test_commands_within_sentences_exist(page: Path) -> None:
+def test_commands_in_text_exist(page: Path) -> None:
     for code in inline_code(page):
         if code.startswith("aleatoric "):
             command, rest = command_of(code.split()[1:])
@@ -69,13 +69,13 @@ def test_commands_within_sentences_exist(page: Path) -> None:
 
 
 @PAGES
-def test_options_within_sentences_exist(page: Path) -> None:
+def test_options_in_text_exist(page: Path) -> None:
     known = {*options(whole()), *ELSEWHERE}
     named = {code.split()[0] for code in inline_code(page) if code.startswith("--")}
     assert {name.partition("=")[0] for name in named} - known == set()
 
 
-def test_a_wrong_command_is_found() -> None:
+def test_invalid_command_is_detected() -> None:
     text = "aleatoric word --corpus a.csv \\\n  --modle x\naleatoric wrod\naleatoric list # all\n"
     found = [problem_of(words) for words in Block("sh", None, text).commands()]
     assert [bool(problem) for problem in found] == [True, True, False]

@@ -1,7 +1,8 @@
-"""Every relative link of our pages leads somewhere. (The site's build checks its own once more.)"""
+"""Every relative link in the documentation resolves. (The site build checks its own pages.)"""
 
 from __future__ import annotations
 
+import re
 from pathlib import Path
 
 import pytest
@@ -12,7 +13,7 @@ MADE = (ROOT / "docs" / "api", ROOT / "docs" / "tutorial.md")
 
 
 def problem_of(page: Path, link: str) -> str | None:
-    """What is wrong with a link, or nothing."""
+    """The problem with a link, or None."""
     if "://" in link or link.startswith("mailto:"):
         return None
     path, _, anchor = link.partition("#")
@@ -27,11 +28,18 @@ def problem_of(page: Path, link: str) -> str | None:
 
 
 @pytest.mark.parametrize("page", our_pages(), ids=lambda page: str(page.relative_to(ROOT)))
-def test_links_lead_somewhere(page: Path) -> None:
+def test_relative_links_resolve(page: Path) -> None:
     assert [problem for link in links(page) if (problem := problem_of(page, link))] == []
 
 
-def test_a_broken_link_is_found(tmp_path: Path) -> None:
+@pytest.mark.parametrize("page", our_pages(), ids=lambda page: str(page.relative_to(ROOT)))
+def test_named_source_files_exist(page: Path) -> None:
+    named = set(re.findall(r"`(\w+/\w+\.py)`", page.read_text(encoding="utf-8")))
+    roots = (ROOT, ROOT / "src" / "aleatoric")
+    assert [name for name in named if not any((root / name).exists() for root in roots)] == []
+
+
+def test_broken_link_is_detected(tmp_path: Path) -> None:
     page = tmp_path / "page.md"
     page.write_text("# One\n[a](#one) [b](#two) [c](gone.md) [d](page.md#one) `[e](gone.md)`\n")
     found = [problem_of(page, link) for link in links(page)]

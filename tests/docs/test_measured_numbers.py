@@ -1,6 +1,6 @@
-"""Numbers on our pages that commands print: each is what the command prints now.
+"""Numbers in the documentation match the current output of their commands.
 
-Where a number changed on purpose, put the command's output into the page.
+If a number changed on purpose, copy the command's output into the page.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ _NUMBER = re.compile(r"-?\d+(?:\.\d+)?")
 
 
 def numbers_by_row(table: str) -> dict[str, list[float]]:
-    """The numbers of every line of a printed table, by the name in its first column."""
+    """The numbers of each line of a printed table, keyed by its first column."""
     lines = [re.split(r"\s{2,}", line.strip(), maxsplit=1) for line in table.splitlines()]
     return {line[0]: [float(x) for x in _NUMBER.findall(line[1])] for line in lines if line[1:]}
 
@@ -35,19 +35,19 @@ def checkpoint(request: pytest.FixtureRequest) -> tuple[str, Columns]:
 
 
 @pytest.mark.skipif(not gguf.smollm2_is_cached(), reason="SmolLM2 is not in the cache")
-def test_the_first_run_of_the_token_page(cli: Callable, tmp_path: Path) -> None:
+def test_first_run_on_token_page(cli: Callable, tmp_path: Path) -> None:
     page = blocks(TOKEN)
     (story,) = (block.text for block in page if block.text.startswith("The ferry left"))
-    (shown,) = (block.text for block in page if block.text.startswith("  metric"))
+    (shown,) = (block.text for block in page if block.text.startswith("metric"))
     (tmp_path / "story.txt").write_text(story)
-    ran = cli("token", "--corpus", tmp_path / "story.txt", "--model", "smollm2")
+    ran = cli("token", "--corpus", tmp_path / "story.txt", "--model", "smollm2", "--wide")
     printed, found = numbers_by_row(shown), numbers_by_row(ran.out)
     assert set(printed) <= set(found)
     for name, values in printed.items():
         assert values == pytest.approx(found[name], abs=ROUNDING), name
 
 
-def test_the_errors_of_every_checkpoint(checkpoint: tuple[str, Columns]) -> None:
+def test_calibration_errors_of_every_checkpoint(checkpoint: tuple[str, Columns]) -> None:
     name, columns = checkpoint
     found = errors(columns, None, 15, 0)
     names = ("ece", "sce_predicted", "ace_predicted", "sce_weighted", "ace_weighted")
@@ -56,7 +56,7 @@ def test_the_errors_of_every_checkpoint(checkpoint: tuple[str, Columns]) -> None
     assert f"| `{name}` | {row} |" in RECIPE.read_text()
 
 
-def test_stability_on_the_pages() -> None:
+def test_stability_numbers_in_docs() -> None:
     columns = read_rows(RECIPE_ROWS / "rows-loss.npz")
     tables = stability.run(to_table(columns), 0).tables
     for unit, table in zip(("tokens", "sentences"), tables, strict=True):
@@ -66,7 +66,7 @@ def test_stability_on_the_pages() -> None:
         assert f"{cells['10'][1]} ± {cells['10'][2]}%" in METHODS.read_text()
 
 
-def test_the_methods_page_on_tokens() -> None:
+def test_token_numbers_on_methods_page() -> None:
     text = METHODS.read_text()
     found = {
         name: errors(read_rows(RECIPE_ROWS / f"rows-{name}.npz"), None, 15, 0)

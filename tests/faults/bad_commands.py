@@ -1,4 +1,4 @@
-"""Bad recordings, bad options and bad places, each with a good corpus."""
+"""Cases of invalid recordings, options and paths, each with a valid corpus."""
 
 from __future__ import annotations
 
@@ -15,16 +15,16 @@ _LONG = "{dir}/" + "n" * 256
 _NO_GGUF = "gguf:{dir}/c.jsonl"
 
 
-def recorded(name: str, says: str, data: bytes, line: int | None = 1) -> Case:
-    """A good corpus and a bad recording."""
+def recorded(name: str, message: str, data: bytes, line: int | None = 1) -> Case:
+    """A case with a valid corpus and an invalid recording."""
     files = {"c.jsonl": lines(GOOD), "m.jsonl": data}
     argv = ("--corpus", "{dir}/c.jsonl", "--model", "recorded:{dir}/m.jsonl")
-    return Case(f"recorded {name}", says, files, argv, "m.jsonl", line)
+    return Case(f"recorded {name}", message, files, argv, "m.jsonl", line)
 
 
-def usage(name: str, says: str, *argv: str) -> Case:
-    """Good files and a bad command."""
-    return Case(name, says, {"c.jsonl": lines(GOOD)}, ("--corpus", "{dir}/c.jsonl", *argv))
+def usage(name: str, message: str, *argv: str) -> Case:
+    """A case with valid files and an invalid command."""
+    return Case(name, message, {"c.jsonl": lines(GOOD)}, ("--corpus", "{dir}/c.jsonl", *argv))
 
 
 def hold_a_run(folder: Path) -> None:
@@ -209,9 +209,9 @@ USAGE = [
 ]
 
 
-def other(name: str, says: str, *command: str) -> Case:
-    """Another command than `word`."""
-    return Case(name, says, argv=(), command=command, prepare=hold_a_run)
+def other(name: str, message: str, *command: str) -> Case:
+    """A case with a command other than `word`."""
+    return Case(name, message, argv=(), command=command, prepare=hold_a_run)
 
 
 OTHERS = [
@@ -251,16 +251,16 @@ OTHERS = [
 _ASSUME = ("--assume", "sd=0.2")
 
 
-def planned(says: str, *argv: str) -> Case:
-    """A plan under assumptions that cannot be made."""
+def planned(message: str, *argv: str) -> Case:
+    """A case of a plan with invalid assumptions."""
     name = "plan " + " ".join(part[:12] for part in argv)
-    return Case(name, says, argv=(), command=("plan", *_ASSUME, *argv))
+    return Case(name, message, argv=(), command=("plan", *_ASSUME, *argv))
 
 
-def priced(says: str, *argv: str) -> Case:
-    """A cost that cannot be told."""
+def priced(message: str, *argv: str) -> Case:
+    """A case of a cost that cannot be computed."""
     name = "cost " + " ".join(part[:12] for part in argv)
-    return Case(name, says, argv=(), command=("plan", "--cost", *argv))
+    return Case(name, message, argv=(), command=("plan", "--cost", *argv))
 
 
 PLANS = [
@@ -310,8 +310,8 @@ PLANS = [
 ]
 
 ENGINES = [
-    usage(f"an engine with {option} {value}", says, "--engine", "ray", option, value)
-    for says, option, value in [
+    usage(f"an engine with {option} {value}", message, "--engine", "ray", option, value)
+    for message, option, value in [
         ("--actor-cpus 1e-05 cannot be assigned; give", "--actor-cpus", "0.00001"),
         ("--actor-cpus 0.00015 cannot be assigned; give", "--actor-cpus", "0.00015"),
         ("--actor-gpus 1e-05 cannot be assigned; give", "--actor-gpus", "0.00001"),

@@ -1,4 +1,4 @@
-"""Bad corpora, and what the one line on stderr must say of each."""
+"""Cases of invalid corpora, and what the one-line error on stderr must contain."""
 
 from __future__ import annotations
 
@@ -17,10 +17,10 @@ PROVO_ROW = "1,There are now,2,are,is,3"
 
 @dataclass(frozen=True)
 class Case:
-    """A command with its input files, and what the one line on stderr must say."""
+    """A command with its input files, and the expected contents of its one-line error."""
 
     name: str
-    says: str
+    message: str
     files: dict[str, bytes] = field(default_factory=dict)
     argv: tuple[str, ...] = ("--corpus", "{dir}/c.jsonl")
     file: str | None = None
@@ -37,19 +37,23 @@ def good(**changes: Any) -> dict[str, Any]:
     return {key: value for key, value in {**GOOD, **changes}.items() if value is not ...}
 
 
-def corpus(name: str, says: str, data: bytes, line: int | None = 1, file: str = "c.jsonl") -> Case:
-    """A bad corpus file."""
-    return Case(name, says, {file: data}, ("--corpus", f"{{dir}}/{file}"), file, line)
+def corpus(
+    name: str, message: str, data: bytes, line: int | None = 1, file: str = "c.jsonl"
+) -> Case:
+    """A case with an invalid corpus file."""
+    return Case(name, message, {file: data}, ("--corpus", f"{{dir}}/{file}"), file, line)
 
 
-def counts(name: str, literal: str, says: str) -> Case:
-    """A bad count in a corpus, written as it stands in the file."""
+def counts(name: str, literal: str, message: str) -> Case:
+    """A case with an invalid count in a corpus, as written in the file."""
     row = json.dumps(good(responses="HERE")).replace('"HERE"', f'{{"many": {literal}}}')
-    return corpus(f"count {name}", says, lines(GOOD) + row.encode() + b"\n", 2)
+    return corpus(f"count {name}", message, lines(GOOD) + row.encode() + b"\n", 2)
 
 
-def table(name: str, says: str, *rows: str, line: int | None = 2, encoding: str = "utf-8") -> Case:
-    return corpus(name, says, "\n".join(rows).encode(encoding) + b"\n", line, "c.csv")
+def table(
+    name: str, message: str, *rows: str, line: int | None = 2, encoding: str = "utf-8"
+) -> Case:
+    return corpus(name, message, "\n".join(rows).encode(encoding) + b"\n", line, "c.csv")
 
 
 CORPORA = [
@@ -158,7 +162,7 @@ CORPORA = [
         lines(GOOD) + '{"context": "é", "responses": ["x"]}\n'.encode() + b'{"x": "\xe9"}\n',
         3,
     ),
-    corpus("UTF-16", "is not utf-8; save", "\ufeff{}\n".encode("utf-16")),
+    corpus("UTF-16", "'context' is missing .*; add", "{}\n".encode("utf-16")),
     corpus("UTF-16 without a mark", "NUL byte .*; save", '{"context": 1}\n'.encode("utf-16-le")),
     corpus("an overlong form", "is not utf-8; save", b'{"context": "\xc0\x80"}\n'),
     corpus(
@@ -209,8 +213,10 @@ COUNTS = [
 ]
 
 TABLES = [
-    table("table without context", "'context' is missing .*; add", "text,response", "a,b"),
-    table("table without response", "'response' is missing .*; add", "context,answer", "a,b"),
+    table("table without context", "'context' is missing .*; add", "text,response", "a,b", line=1),
+    table(
+        "table without response", "'response' is missing .*; add", "context,answer", "a,b", line=1
+    ),
     table(
         "table without Text",
         "'Text' is missing .*; add",
@@ -223,7 +229,25 @@ TABLES = [
         PROVO_HEAD.replace("Response_Count", "Count"),
         PROVO_ROW,
     ),
-    table("table with semicolons", "'context' is missing .*; add", "context;response", "a;b"),
+    table(
+        "table with two delimiters",
+        "as many commas and semicolons, .*; quote",
+        "context;response,x",
+        "a;b,c",
+        line=1,
+    ),
+    table("table with another delimiter", "'#' is no delimiter; use", "sep=#", "a#b", line=1),
+    table("table with nothing after sep", "the file is empty; it needs", "sep=;", line=None),
+    table(
+        "table with a column twice but for its case",
+        "may both be context; choose",
+        "Context,CONTEXT,response",
+        "a,b,c",
+        line=1,
+    ),
+    corpus("a workbook", "a spreadsheet .*; save it as CSV", b"PK\x03\x04rest", None, "c.xlsx"),
+    corpus("a workbook that is named CSV", "; save it as CSV", b"PK\x03\x04", None, "c.csv"),
+    corpus("an old workbook", "; save it as CSV", b"\xd0\xcf\x11\xe0\xa1", None, "c.xls"),
     table("duplicate column", "'context' occurs twice; give", "context,context", "a,b", line=1),
     table(
         "ragged row, too short",
@@ -272,7 +296,13 @@ TABLES = [
         "café,x",
         encoding="latin-1",
     ),
-    table("table in UTF-16", "is not utf-8; save", "context,response", line=1, encoding="utf-16"),
+    table(
+        "table in half UTF-16",
+        "cut off or damaged; save",
+        "context,response",
+        line=None,
+        encoding="utf-16",
+    ),
     corpus("an empty table", "is empty; it needs", b"", None, "c.csv"),
     table(
         "Word_Number past the text",

@@ -1,4 +1,4 @@
-"""Bad files of texts, of vectors and of other levels, and bad plans, each with its sentence."""
+"""Cases of invalid text and vector files, other levels and plans, with the expected errors."""
 
 from __future__ import annotations
 
@@ -14,49 +14,53 @@ CUT = gzip.compress(b"a 1 2\n" * 99)[:-9]
 TEXTS = {"id": 1, "input": "Hi?", "references": ["Hello there.", "Hi."]}
 
 
-def texts(name: str, says: str, files: dict[str, bytes], line: int | None = 1) -> Case:
-    """A bad corpus of the text level; the first file is the one to blame."""
+def texts(name: str, message: str, files: dict[str, bytes], line: int | None = 1) -> Case:
+    """A case with an invalid text-level corpus; the error names the first file."""
     first, *_ = files
     command = ("text", "--out", "{dir}/run", *PROBE)
-    return Case(name, says, files, ("--corpus", f"{{dir}}/{first}"), first, line, command=command)
+    return Case(
+        name, message, files, ("--corpus", f"{{dir}}/{first}"), first, line, command=command
+    )
 
 
 def asset(
-    name: str, says: str, original: bytes, *simplified: bytes, line: int | None = None
+    name: str, message: str, original: bytes, *simplified: bytes, line: int | None = None
 ) -> Case:
-    """Files of ASSET; the blame is on the original unless a line is given."""
+    """A case with ASSET files; the error names the original unless a line is given."""
     files = {"asset.valid.orig": original}
     files |= {f"asset.valid.simp.{i}": data for i, data in enumerate(simplified)}
-    found = texts(f"ASSET {name}", says, files, line)
+    found = texts(f"ASSET {name}", message, files, line)
     blamed = found.file if line is None else "asset.valid.simp.1"
-    return Case(found.name, says, files, found.argv, blamed, line, command=found.command)
+    return Case(found.name, message, files, found.argv, blamed, line, command=found.command)
 
 
-def wmt(name: str, says: str, data: bytes, line: int | None = 1) -> Case:
-    return texts(f"WMT {name}", says, {"wmt14-en-de.extra_refs": data}, line)
+def wmt(name: str, message: str, data: bytes, line: int | None = 1) -> Case:
+    return texts(f"WMT {name}", message, {"wmt14-en-de.extra_refs": data}, line)
 
 
-def stories(name: str, says: str, prompts: bytes, told: bytes | None, line: int | None) -> Case:
+def stories(name: str, message: str, prompts: bytes, told: bytes | None, line: int | None) -> Case:
     files = {"valid.wp_source": prompts}
     files |= {} if told is None else {"valid.wp_target": told}
-    found = texts(f"WritingPrompts {name}", says, files, line)
-    return Case(found.name, says, files, found.argv, None, None, command=found.command)
+    found = texts(f"WritingPrompts {name}", message, files, line)
+    return Case(found.name, message, files, found.argv, None, None, command=found.command)
 
 
-def dialogue(name: str, says: str, *rows: object, line: int | None = 1) -> Case:
-    return texts(f"DailyDialog {name}", says, {"dailydialogpp-x.json": lines(*rows)}, line)
+def dialogue(name: str, message: str, *rows: object, line: int | None = 1) -> Case:
+    return texts(f"DailyDialog {name}", message, {"dailydialogpp-x.json": lines(*rows)}, line)
 
 
-def vectors(name: str, says: str, data: bytes, line: int | None = 1, file: str = "v.txt") -> Case:
-    """A good corpus and a bad file of vectors."""
+def vectors(
+    name: str, message: str, data: bytes, line: int | None = 1, file: str = "v.txt"
+) -> Case:
+    """A case with a valid corpus and an invalid vector file."""
     files = {"c.jsonl": lines(GOOD), file: data}
     embedder = ("--metric", "tvd_sem", "--embedder", f"vectors:{{dir}}/{file}")
     argv = ("--corpus", "{dir}/c.jsonl", *embedder)
-    return Case(f"vectors {name}", says, files, argv, file, line)
+    return Case(f"vectors {name}", message, files, argv, file, line)
 
 
-def plan(name: str, says: str, *argv: str) -> Case:
-    return Case(f"plan {name}", says, argv=(), command=("plan", *argv))
+def plan(name: str, message: str, *argv: str) -> Case:
+    return Case(f"plan {name}", message, argv=(), command=("plan", *argv))
 
 
 def rows_folder(folder: Path) -> None:

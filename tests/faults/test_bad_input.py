@@ -1,6 +1,6 @@
-"""Bad input ends with exit status 2 and one sentence: the file, the line, the problem, the fix.
+"""Invalid input exits with status 2 and one line: file, line, problem and fix.
 
-Every case runs the real command line. Nothing stands on stdout, and no run stays behind.
+Every case runs the real command line. Stdout is empty, and no run is left.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ CASES = [*bad_commands.CASES, *bad_texts.CASES]
 
 
 @pytest.mark.parametrize("case", spread(CASES, 3), ids=lambda case: case.name.replace(" ", "-"))
-def test_bad_input_is_one_sentence_and_leaves_nothing_behind(
+def test_invalid_input_raises_one_line_error_and_leaves_no_files(
     case: Case,
     tmp_path: Path,
     monkeypatch: pytest.MonkeyPatch,
@@ -52,7 +52,7 @@ def check_message(err: str, case: Case) -> None:
     assert len(err) < 800
     assert not {c for c in err[:-1] if unicodedata.category(c) in ("Cc", "Cf", "Cs")}
     assert "Traceback" not in err
-    assert re.search(case.says, err), err
+    assert re.search(case.message, err), err
     if case.file:
         assert case.file in err
     if case.line is not None:
@@ -67,11 +67,11 @@ def contents(folder: Path) -> dict[str, bytes | None]:
     }
 
 
-def test_the_names_of_the_cases_are_unique_and_many() -> None:
+def test_case_names_are_unique() -> None:
     assert len({case.name for case in CASES}) == len(CASES) >= 200
 
 
-def test_a_file_name_cannot_forge_a_second_line(
+def test_file_name_cannot_inject_a_second_line(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     path = tmp_path / "a\nerror: \x1b[31mb.jsonl"
@@ -83,7 +83,7 @@ def test_a_file_name_cannot_forge_a_second_line(
     assert "\x1b" not in err
 
 
-def test_parents_that_were_made_for_a_failed_run_are_gone(
+def test_parent_folders_of_failed_run_are_removed(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     (tmp_path / "c.jsonl").write_bytes(lines(GOOD, {}))
@@ -94,7 +94,9 @@ def test_parents_that_were_made_for_a_failed_run_are_gone(
     assert [path.name for path in tmp_path.iterdir()] == ["c.jsonl"]
 
 
-def test_the_folder_of_somebody_else_stays(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_existing_folder_is_kept_after_failure(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     (tmp_path / "c.jsonl").write_bytes(lines(GOOD, {}))
     (tmp_path / "run").mkdir()
     (tmp_path / "run" / "notes.txt").write_text("mine")
@@ -105,7 +107,7 @@ def test_the_folder_of_somebody_else_stays(tmp_path: Path, monkeypatch: pytest.M
     assert [path.name for path in (tmp_path / "run").iterdir()] == ["notes.txt"]
 
 
-def test_the_process_itself_ends_with_status_2(tmp_path: Path) -> None:
+def test_process_exits_with_status_2(tmp_path: Path) -> None:
     (tmp_path / "c.jsonl").write_bytes(b"[1]")
     command = [sys.executable, "-m", "aleatoric", "word", "--corpus", str(tmp_path / "c.jsonl")]
     ended = subprocess.run(command, capture_output=True, text=True, check=False)

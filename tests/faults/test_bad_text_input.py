@@ -1,4 +1,4 @@
-"""Bad input of `aleatoric text`: exit status 2, one sentence, nothing on stdout or left behind."""
+"""Invalid input of `aleatoric text`: exit status 2, one line on stderr, no files left."""
 
 from __future__ import annotations
 
@@ -59,7 +59,7 @@ OPTIONS = {
 }
 
 
-def refused(cli: Callable, folder: Path, says: str, *more: object) -> None:
+def refused(cli: Callable, folder: Path, message: str, *more: object) -> None:
     run = folder / "run"
     plain = () if "--tokeniser" in more else ("--tokeniser", "whitespace")
     probe = () if "--probe" in more else ("--probe", "lexical-1")
@@ -67,33 +67,33 @@ def refused(cli: Callable, folder: Path, says: str, *more: object) -> None:
     assert (ran.status, ran.out) == (2, ""), ran.err
     assert ran.err.startswith("error: ")
     assert ran.err.count("\n") == 1
-    assert re.search(says, ran.err), ran.err
+    assert re.search(message, ran.err), ran.err
     assert not run.exists()
 
 
 @pytest.mark.parametrize("name", CORPORA)
-def test_a_bad_corpus(cli: Callable, tmp_path: Path, name: str) -> None:
-    data, says = CORPORA[name]
+def test_invalid_corpus_is_rejected(cli: Callable, tmp_path: Path, name: str) -> None:
+    data, message = CORPORA[name]
     (tmp_path / "c.jsonl").write_bytes(data)
-    refused(cli, tmp_path, says)
+    refused(cli, tmp_path, message)
 
 
 @pytest.mark.parametrize("name", MODELS)
-def test_bad_recorded_texts(cli: Callable, tmp_path: Path, name: str) -> None:
-    data, says = MODELS[name]
+def test_invalid_recorded_texts_are_rejected(cli: Callable, tmp_path: Path, name: str) -> None:
+    data, message = MODELS[name]
     (tmp_path / "c.jsonl").write_bytes(rows(GOOD, GOOD_2))
     (tmp_path / "m.jsonl").write_bytes(data)
-    refused(cli, tmp_path, says, "--model", f"recorded:{tmp_path / 'm.jsonl'}")
+    refused(cli, tmp_path, message, "--model", f"recorded:{tmp_path / 'm.jsonl'}")
 
 
 @pytest.mark.parametrize("name", OPTIONS)
-def test_bad_options(cli: Callable, tmp_path: Path, name: str) -> None:
-    more, says = OPTIONS[name]
+def test_invalid_options_are_rejected(cli: Callable, tmp_path: Path, name: str) -> None:
+    more, message = OPTIONS[name]
     (tmp_path / "c.jsonl").write_bytes(rows(GOOD, GOOD_2))
-    refused(cli, tmp_path, says, *more)
+    refused(cli, tmp_path, message, *more)
 
 
-def test_a_template_without_a_place_for_the_input(cli: Callable, tmp_path: Path) -> None:
+def test_template_without_input_placeholder_is_rejected(cli: Callable, tmp_path: Path) -> None:
     from forced_lms import saved
 
     (tmp_path / "c.jsonl").write_bytes(rows(GOOD, GOOD_2))
@@ -104,7 +104,7 @@ def test_a_template_without_a_place_for_the_input(cli: Callable, tmp_path: Path)
     assert "has no {input}; add it" in ran.err
 
 
-def test_what_is_undefined_is_counted(cli: Callable, tmp_path: Path) -> None:
+def test_undefined_values_are_counted(cli: Callable, tmp_path: Path) -> None:
     lonely = {"id": 3, "input": "Hm?", "references": ["One alone."]}
     hollow = {"id": 4, "input": "Hm!", "references": ["", " ", ""]}
     (tmp_path / "c.jsonl").write_bytes(rows(GOOD, GOOD_2, lonely, hollow))

@@ -1,4 +1,4 @@
-"""Bad input of `aleatoric token`: exit status 2, one sentence, nothing on stdout or left behind."""
+"""Invalid input of `aleatoric token`: exit status 2, one line on stderr, no files left."""
 
 from __future__ import annotations
 
@@ -74,33 +74,35 @@ def folder(tmp_path: Path) -> Path:
     return tmp_path
 
 
-def check(ran: object, says: str, folder: Path) -> None:
+def check(ran: object, message: str, folder: Path) -> None:
     assert ran.status == 2, ran.err
     assert ran.out == ""
     assert ran.err.startswith("error: ")
     assert ran.err.endswith(".\n")
     assert ran.err.count("\n") == 1
-    assert re.search(says, ran.err), ran.err
+    assert re.search(message, ran.err), ran.err
     assert {path.name for path in folder.iterdir()} == set(FILES)
 
 
 @pytest.mark.parametrize("case", CASES)
-def test_bad_corpora_and_models(case: str, cli: Callable, folder: Path, models: Path) -> None:
-    corpus, model, says = CASES[case]
+def test_invalid_corpora_and_models_are_rejected(
+    case: str, cli: Callable, folder: Path, models: Path
+) -> None:
+    corpus, model, message = CASES[case]
     places = {"dir": folder, "models": models}
     argv = ("--corpus", corpus.format(**places), "--model", model.format(**places))
-    check(cli("token", *argv, "--out", folder / "a" / "run"), says, folder)
+    check(cli("token", *argv, "--out", folder / "a" / "run"), message, folder)
 
 
 @pytest.mark.parametrize("case", OPTIONS)
-def test_bad_options(case: str, cli: Callable, folder: Path, models: Path) -> None:
-    more, says = OPTIONS[case]
+def test_invalid_options_are_rejected(case: str, cli: Callable, folder: Path, models: Path) -> None:
+    more, message = OPTIONS[case]
     argv = ("--corpus", folder / "good.txt", "--model", GPT2.format(models=models), *more)
-    check(cli("token", *argv, "--out", folder / "run"), says, folder)
+    check(cli("token", *argv, "--out", folder / "run"), message, folder)
 
 
 @pytest.mark.parametrize("more", [("--window", "8"), ("--stride", "2"), ("--bos", "add")])
-def test_options_of_documents_on_pairs(
+def test_document_options_are_rejected_for_parallel_text(
     more: tuple[str, str], cli: Callable, folder: Path, models: Path
 ) -> None:
     argv = ("--corpus", PAIRS.format(dir=folder), "--model", MARIAN.format(models=models), *more)

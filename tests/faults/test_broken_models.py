@@ -1,4 +1,4 @@
-"""Broken models end in one sentence with exit status 2, never in random weights."""
+"""Broken models raise a one-line error with exit status 2; weights are never left random."""
 
 # ruff: noqa: E402  (the imports below need torch, and the tests are skipped without it)
 from __future__ import annotations
@@ -32,7 +32,7 @@ Break = Callable[[Path], Any]
 
 
 def tensors(change: Callable[[dict[str, Any]], Any]) -> Break:
-    """Change the weights of a folder."""
+    """Return a function that changes the weights of a folder."""
 
     def apply(folder: Path) -> None:
         held = load_file(folder / WEIGHTS)
@@ -106,7 +106,7 @@ def as_folder(name: str) -> Break:
 
 
 def linked(name: str) -> Break:
-    """A link that leads nowhere, as a half-copied cache leaves it."""
+    """A dangling link, as left by an incomplete copy of a cache."""
 
     def apply(folder: Path) -> None:
         (folder / name).unlink()
@@ -267,17 +267,17 @@ def broken(models: Path, kind: str, folder: Path, apply: Break) -> Path:
 
 
 def check_refused(ran: Any) -> None:
-    said = [line for line in ran.err.splitlines() if line.startswith("error:")]
+    message = [line for line in ran.err.splitlines() if line.startswith("error:")]
     assert ran.status == 2, ran.err
     assert "Traceback" not in ran.err
     assert ran.out == ""
-    assert ran.err.splitlines()[-1:] == said[:1]  # nothing follows the one sentence
-    assert said[0].endswith(".")
-    assert "broken" in said[0]
+    assert ran.err.splitlines()[-1:] == message[:1]  # nothing follows the one sentence
+    assert message[0].endswith(".")
+    assert "broken" in message[0]
 
 
 @pytest.mark.parametrize("what", spread(BREAKS, 8))
-def test_a_broken_folder_is_refused(ask: Callable, models: Path, tmp_path: Path, what: str) -> None:
+def test_broken_folder_is_rejected(ask: Callable, models: Path, tmp_path: Path, what: str) -> None:
     check_refused(ask("word", f"hf:{broken(models, 'gpt2', tmp_path, BREAKS[what])}"))
 
 
@@ -298,7 +298,7 @@ PAIR_BREAKS = {
 
 @pytest.mark.parametrize("what", spread(PAIR_BREAKS, 3))
 @pytest.mark.parametrize("level", ["pairs", "text"])
-def test_a_broken_encoder_decoder_is_refused(
+def test_broken_encoder_decoder_is_rejected(
     ask: Callable, models: Path, tmp_path: Path, what: str, level: str
 ) -> None:
     check_refused(ask(level, f"hf:{broken(models, 't5', tmp_path, PAIR_BREAKS[what])}"))
@@ -309,14 +309,14 @@ def test_a_broken_encoder_decoder_is_refused(
     "what",
     spread(["a missing layer", "NaN in a weight", "an empty configuration"], 3),
 )
-def test_every_level_refuses(
+def test_every_level_rejects_broken_models(
     ask: Callable, models: Path, tmp_path: Path, level: str, what: str
 ) -> None:
     check_refused(ask(level, f"hf:{broken(models, 'gpt2', tmp_path, BREAKS[what])}"))
 
 
 def untied(folder: Path) -> None:
-    """A head of its own that is not there."""
+    """Declare an untied output head whose weights are missing."""
     settings(tie_word_embeddings=False)(folder)
     drop("lm_head")(folder)
 
@@ -326,7 +326,9 @@ def tied(folder: Path) -> None:
     drop("lm_head")(folder)
 
 
-def test_an_untied_head_must_be_there(ask: Callable, models: Path, tmp_path: Path) -> None:
+def test_missing_untied_output_head_is_rejected(
+    ask: Callable, models: Path, tmp_path: Path
+) -> None:
     check_refused(ask("word", f"hf:{broken(models, 'llama', tmp_path, untied)}"))
 
 
@@ -351,7 +353,7 @@ FINE: dict[str, tuple[str, Break]] = {
 
 
 @pytest.mark.parametrize("what", spread(FINE, 3))
-def test_a_whole_folder_is_loaded(ask: Callable, models: Path, tmp_path: Path, what: str) -> None:
+def test_complete_folder_is_loaded(ask: Callable, models: Path, tmp_path: Path, what: str) -> None:
     ran = ask("word", f"hf:{broken(models, FINE[what][0], tmp_path, FINE[what][1])}")
     assert ran.status == 0
     assert "error" not in ran.err
@@ -439,7 +441,7 @@ GGUF_BREAKS: dict[str, Break] = {
 
 
 @pytest.mark.parametrize("what", spread(GGUF_BREAKS, 4))
-def test_a_broken_gguf_is_refused(
+def test_broken_gguf_is_rejected(
     ask: Callable, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, what: str
 ) -> None:
     monkeypatch.setenv("ALEATORIC_CACHE", str(tmp_path / "cache"))
@@ -448,7 +450,7 @@ def test_a_broken_gguf_is_refused(
     assert not [*tmp_path.glob("cache/gguf/*")]
 
 
-def test_a_whole_gguf_is_identified_by_its_file_and_a_changed_conversion_refused(
+def test_gguf_is_identified_by_hash_and_changed_conversion_rejected(
     ask: Callable, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("ALEATORIC_CACHE", str(tmp_path / "cache"))
@@ -477,7 +479,7 @@ TOO_LONG = (
 @pytest.mark.parametrize("context", ["", "cat " * 200], ids=["empty", "long"])
 @pytest.mark.parametrize("kind", sampled(["hf", "gguf", "openai", "openai chat"], ["hf", "openai"]))
 @pytest.mark.parametrize("level", ["word", "text"])
-def test_empty_and_long_contexts_are_refused_with_their_item(
+def test_empty_and_long_contexts_are_rejected_with_item_id(
     ask: Callable,
     models: Path,
     tmp_path: Path,
@@ -497,14 +499,14 @@ def test_empty_and_long_contexts_are_refused_with_their_item(
             mode = kind.partition(" ")[2] or "completions"
             model = f"openai:m@{server.url}?server=vllm&mode={mode}"
         ran = ask(level, model, context)
-    (said,) = [line for line in ran.err.splitlines() if line.startswith("error:")]
+    (message,) = [line for line in ran.err.splitlines() if line.startswith("error:")]
     assert ran.status == 2, ran.err
-    assert "'x1'" in said or "t.jsonl, line 1" in said
-    assert ("empty" if not context else "shorten") in said
+    assert "'x1'" in message or "t.jsonl, line 1" in message
+    assert ("empty" if not context else "shorten") in message
 
 
 @pytest.mark.parametrize("complaint", spread(TOO_LONG, 4))
-def test_what_servers_say_of_long_contexts_is_understood(ask: Callable, complaint: str) -> None:
+def test_server_errors_about_long_contexts_are_recognised(ask: Callable, complaint: str) -> None:
     with serving() as server:
         server.faults, server.complaint = repeat("status:400"), complaint
         ran = ask("word", f"openai:m@{server.url}?server=vllm")

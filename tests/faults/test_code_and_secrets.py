@@ -1,4 +1,4 @@
-"""No pickle, no code of a model's repository unless asked for, and no key in anything written."""
+"""No pickle, no remote code unless allowed, and no API key in any output."""
 
 from __future__ import annotations
 
@@ -47,20 +47,20 @@ class EvilTokenizer(PreTrainedTokenizerFast):
 # No pickle ------------------------------------------------------------------------------------
 
 
-def test_no_source_file_unpickles_or_evaluates() -> None:
+def test_source_does_not_unpickle_or_eval() -> None:
     sources = [*SOURCE.rglob("*.py"), *(ROOT / "benchmarks").rglob("*.py")]
     assert len(sources) > 100
     found = {str(path): hit[0] for path in sources if (hit := FORBIDDEN.search(path.read_text()))}
     assert not found
 
 
-def test_loads_of_numpy_refuse_pickles() -> None:
+def test_numpy_load_rejects_pickles() -> None:
     for path in SOURCE.rglob("*.py"):
         for line in path.read_text().splitlines():
             assert "np.load(" not in line or "allow_pickle=False" in line, path
 
 
-def test_an_object_array_is_refused(tmp_path: Path) -> None:
+def test_object_array_is_rejected(tmp_path: Path) -> None:
     import numpy as np
 
     from aleatoric.errors import DataError
@@ -76,7 +76,7 @@ def test_an_object_array_is_refused(tmp_path: Path) -> None:
 
 @pytest.fixture
 def trapped(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> tuple[Path, Path]:
-    """A real model folder whose own code would write a file, and that file."""
+    """A model folder whose remote code would write a file, and the path of that file."""
     monkeypatch.setenv("HF_MODULES_CACHE", str(tmp_path / "modules"))
     saved("gpt2", tmp_path)
     folder, trap = tmp_path / "gpt2", tmp_path / "trap"
@@ -102,7 +102,7 @@ def commands(folder: Path, model: Path) -> dict[str, tuple[Any, ...]]:
 
 
 @pytest.mark.parametrize("level", ["word", "token", "text"])
-def test_code_of_a_model_runs_only_when_asked(
+def test_remote_code_of_model_runs_only_if_allowed(
     trapped: tuple[Path, Path], cli: Callable, tmp_path: Path, level: str
 ) -> None:
     folder, trap = trapped
@@ -117,7 +117,7 @@ def test_code_of_a_model_runs_only_when_asked(
         del sys.modules[name]
 
 
-def test_a_tokenizers_own_code_does_not_run(
+def test_remote_code_of_tokenizer_does_not_run(
     cli: Callable, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("HF_MODULES_CACHE", str(tmp_path / "modules"))
@@ -144,10 +144,10 @@ def test_pickled_weights_are_not_read(cli: Callable, tmp_path: Path) -> None:
     assert not (tmp_path / "trap").exists()
 
 
-def test_a_function_that_a_run_names_is_called_only_when_said(
+def test_function_named_by_run_is_called_only_if_allowed(
     cli: Callable, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """The run may come from others: its manifest alone must not import anything."""
+    """The run may be untrusted: its manifest alone must not import anything."""
     monkeypatch.chdir(tmp_path)
     Path("trapped.py").write_text(
         "open('trap', 'w').close()\ndef gap(a, b): return abs(len(a) - len(b))\n"
@@ -190,7 +190,7 @@ def test_a_function_that_a_run_names_is_called_only_when_said(
         ("http://api.openai.com/v1", "api.openai.com", "ALEATORIC_API_KEY"),
     ],
 )
-def test_a_key_goes_to_a_server_that_a_run_names_only_when_said(
+def test_api_key_is_sent_to_server_named_by_run_only_if_allowed(
     cli: Callable,
     tmp_path: Path,
     monkeypatch: pytest.MonkeyPatch,
@@ -198,7 +198,7 @@ def test_a_key_goes_to_a_server_that_a_run_names_only_when_said(
     host: str,
     name: str,
 ) -> None:
-    """Nothing is asked: the run is refused before, or nobody answers there."""
+    """No request is sent: the run is rejected first, or the server does not exist."""
     sent: list[Any] = []
     monkeypatch.setattr(Client, "_once", lambda *call: sent.append(call[0]) or 1 / 0)
     people = tmp_path / "c.jsonl"
@@ -225,7 +225,7 @@ def test_a_key_goes_to_a_server_that_a_run_names_only_when_said(
     assert sent.pop()._key is None
 
 
-def test_an_encoder_that_names_its_own_code_is_refused(cli: Callable, tmp_path: Path) -> None:
+def test_encoder_with_remote_code_is_rejected(cli: Callable, tmp_path: Path) -> None:
     folder, trap = tmp_path / "encoder", tmp_path / "trap"
     folder.mkdir()
     (folder / "evil.py").write_text(CODE.format(trap=str(trap)))
@@ -264,7 +264,7 @@ FAILURES = [
 
 
 @pytest.mark.parametrize("level", sampled(["word", "text"], ["word"]))
-def test_a_planted_key_is_in_nothing_written_or_printed(
+def test_api_key_is_not_in_files_or_output(
     server: FaultyServer,
     cli: Callable,
     tmp_path: Path,
@@ -272,7 +272,7 @@ def test_a_planted_key_is_in_nothing_written_or_printed(
     caplog: pytest.LogCaptureFixture,
     level: str,
 ) -> None:
-    """The server quotes the key in each of its complaints."""
+    """The server repeats the key in every error message."""
     monkeypatch.setenv("ALEATORIC_API_KEY", KEY)
     caplog.set_level(logging.DEBUG)
     name = f"openai:gpt@{server.url}?server=vllm&backoff=0.001&retries=2&timeout=1"
@@ -300,7 +300,7 @@ def test_a_planted_key_is_in_nothing_written_or_printed(
 @pytest.mark.parametrize(
     "mode", sampled(["completions", "chat", "chat-list", "text", "text chat"], ["chat", "text"])
 )
-def test_a_key_that_a_server_repeats_in_its_answers_is_not_saved(
+def test_api_key_repeated_in_answers_is_not_saved(
     server: FaultyServer, cli: Callable, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, mode: str
 ) -> None:
     monkeypatch.setenv("ALEATORIC_API_KEY", KEY)
@@ -320,7 +320,7 @@ def test_a_key_that_a_server_repeats_in_its_answers_is_not_saved(
     assert KEY.lower() not in (ran.out + ran.err).lower()
 
 
-def test_a_key_in_two_parts_of_a_word_is_not_saved(
+def test_api_key_split_over_two_requests_is_not_saved(
     server: FaultyServer, cli: Callable, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("ALEATORIC_API_KEY", KEY)
@@ -333,7 +333,7 @@ def test_a_key_in_two_parts_of_a_word_is_not_saved(
     assert not [path for path in files if KEY.encode() in path.read_bytes()]
 
 
-def test_a_filler_in_place_of_a_key_stays_a_word(
+def test_dummy_api_key_is_not_removed_from_answers(
     server: FaultyServer, cli: Callable, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("ALEATORIC_API_KEY", "word")
@@ -347,8 +347,10 @@ def test_a_filler_in_place_of_a_key_stays_a_word(
     assert "word" in str(systems["gpt"])
 
 
-def test_a_crash_shows_no_key(server: FaultyServer, monkeypatch: pytest.MonkeyPatch) -> None:
-    """What a debugger or a crash report prints of the client and of what it raises."""
+def test_crash_report_does_not_contain_api_key(
+    server: FaultyServer, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """What a debugger or crash report prints about the client and its exceptions."""
     import asyncio
     import traceback
 
@@ -368,6 +370,6 @@ def test_a_crash_shows_no_key(server: FaultyServer, monkeypatch: pytest.MonkeyPa
         return ""
 
     server.faults = repeat("status:500")
-    said = asyncio.run(ask())
-    assert "status 500" in said
-    assert KEY not in said
+    message = asyncio.run(ask())
+    assert "status 500" in message
+    assert KEY not in message

@@ -1,4 +1,4 @@
-"""Exact probabilities depend in their last digits on their company: a stop must not change it."""
+"""The last digits of exact probabilities depend on batching: interruption must not change it."""
 
 from __future__ import annotations
 
@@ -53,7 +53,7 @@ def answered(path: Path) -> int:
 
 
 @pytest.mark.parametrize("saved", sampled([1, 40, 59, 70, 120], [59]))
-def test_a_run_that_dies_while_a_part_is_saved_ends_byte_for_byte_alike(
+def test_resume_after_kill_during_save_gives_identical_bytes(
     saved: int, job: WordJob, whole: bytes, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     draws = LiveModel.draws
@@ -72,7 +72,7 @@ def test_a_run_that_dies_while_a_part_is_saved_ends_byte_for_byte_alike(
 
 
 @pytest.mark.parametrize("after", sampled([10, 59, 100], [59]))
-def test_a_stop_waits_for_the_part_in_hand(
+def test_interrupt_waits_for_current_part(
     after: int, job: WordJob, whole: bytes, tmp_path: Path
 ) -> None:
     def track(work: Iterable[Any], total: int, description: str) -> Iterator[Any]:

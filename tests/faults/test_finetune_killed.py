@@ -1,4 +1,4 @@
-"""A training process that is killed outright, and goes on to the very same weights."""
+"""A killed training process resumes to identical weights."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ PATIENCE_S = 240
 
 
 @pytest.mark.long
-def test_killed_in_mid_training_and_resumed_the_weights_are_the_same(tmp_path: Path) -> None:
+def test_resume_after_kill_during_training_gives_same_weights(tmp_path: Path) -> None:
     corpus = save_corpus(tmp_path / "people.jsonl", list(population(passages=7, length=4)))
     model = save_lm(tmp_path / "model", layers=1, dropout=0.1)
     job = FinetuneJob(

@@ -1,6 +1,6 @@
-"""Run directories that come from others: no file of the user's is touched, no command crashes.
+"""Run directories from untrusted sources: no user file is changed, no command crashes.
 
-A checksum proves nothing here: every crafted row below is correctly sealed.
+Checksums do not help here: every crafted row below has a valid checksum.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ from aleatoric.errors import AleatoricError
 from aleatoric.levels import text as text_pipeline
 from aleatoric.levels.base import run_job
 from aleatoric.levels.word import WordJob
-from aleatoric.report.explorer.library import OpenRun
+from aleatoric.reporting.explorer.library import OpenRun
 from aleatoric.runs import formats
 from aleatoric.runs.formats import DATABASE
 
@@ -85,7 +85,7 @@ def to_rollback_mode(run: Path) -> None:
 
 
 def add_journal(run: Path, victim: Path) -> None:
-    """A hot rollback journal of no pages, whose super-journal record names the victim.
+    """A hot rollback journal without pages, whose super-journal record names the target file.
 
     The layout is that of https://www.sqlite.org/fileformat.html#the_rollback_journal and of
     `writeSuperJournal` in SQLite's pager.c.
@@ -99,8 +99,8 @@ def add_journal(run: Path, victim: Path) -> None:
     (run / f"{DATABASE}-journal").write_bytes(header.ljust(512, b"\0") + record)
 
 
-def test_the_crafted_journal_makes_sqlite_delete_the_victim(runs: Path, tmp_path: Path) -> None:
-    """Without the checks, opening such a folder deletes a file anywhere: the craft works."""
+def test_crafted_journal_makes_sqlite_delete_a_file(runs: Path, tmp_path: Path) -> None:
+    """Without the checks, opening such a folder deletes an arbitrary file: the attack works."""
     run, victim = tmp_path / "run", tmp_path / "victim"
     shutil.copytree(runs / "word", run)
     victim.write_text("mine")
@@ -157,7 +157,7 @@ FILES: dict[str, tuple[str, Callable[[Path, Path], None]]] = {
 
 
 @pytest.mark.parametrize("kind", spread(FILES, 3))
-def test_what_sqlite_must_not_open_is_refused_and_no_file_changes(
+def test_unsafe_database_is_rejected_and_no_file_changes(
     kind: str, runs: Path, tmp_path: Path, cli: Callable[..., Any]
 ) -> None:
     problem, change = FILES[kind]
@@ -184,10 +184,10 @@ def test_what_sqlite_must_not_open_is_refused_and_no_file_changes(
 
 
 @pytest.mark.long
-def test_a_tree_of_pages_that_repeats_itself_is_interrupted(
+def test_database_with_repeated_pages_is_interrupted(
     runs: Path, tmp_path: Path, cli: Callable[..., Any]
 ) -> None:
-    """Interior pages that name one child hundreds of times make 10^18 rows of a few pages."""
+    """Interior pages that repeat one child hundreds of times turn a few pages into 10^18 rows."""
     run = tmp_path / "run"
     shutil.copytree(runs / "word", run)
     with closing(sqlite3.connect(run / DATABASE)) as database:
@@ -407,7 +407,7 @@ CRAFTED |= {("text", kind): row for kind, row in TEXT_ROWS.items()}
 
 
 def reseal(run: Path, table: str, where: str, change: Callable[[Any], Any]) -> None:
-    """Change the contents of a row, with the checksum that belongs to them."""
+    """Change the contents of a row and update its checksum."""
     with closing(sqlite3.connect(run / DATABASE)) as database, database:
         names = [name for _, name, *_ in database.execute(f"PRAGMA table_info({table})")]
         (row,) = database.execute(f"SELECT * FROM {table} WHERE {where} LIMIT 1").fetchall()
@@ -418,7 +418,7 @@ def reseal(run: Path, table: str, where: str, change: Callable[[Any], Any]) -> N
 
 
 @pytest.mark.parametrize("level_and_kind", spread(CRAFTED, 9), ids=" ".join)
-def test_a_crafted_row_is_told_in_one_sentence_or_changes_nothing_else(
+def test_crafted_row_raises_one_line_error_or_has_no_effect(
     level_and_kind: tuple[str, str], runs: Path, tmp_path: Path, cli: Callable[..., Any]
 ) -> None:
     run, begun = tmp_path / "run", time.monotonic()

@@ -1,4 +1,4 @@
-"""A short turn at every fuzz target, and every input that once failed; see docs/reliability.md."""
+"""A short run of every fuzz target, and every input that once failed; see docs/reliability.md."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ SLOW = {"cli": 12, "corpus_names": 10, "token_rows": 60}
 
 
 @pytest.mark.parametrize("name", spread(targets(), 4))
-def test_a_short_turn(name: str) -> None:
+def test_short_run_of_every_target(name: str) -> None:
     target = target_named(name)
     for data in target.seeds:
         target.trial(data)
@@ -40,12 +40,12 @@ def test_a_short_turn(name: str) -> None:
 
 
 @pytest.mark.parametrize("path", FOUND, ids=lambda path: f"{path.parent.name}-{path.name}")
-def test_what_once_failed(path: Path) -> None:
+def test_previously_failing_inputs(path: Path) -> None:
     target_named(path.parent.name).trial(path.read_bytes())
 
 
 def test_every_loader_has_a_target() -> None:
-    """A corpus or recording that is registered is fuzzed: by its name or as said here."""
+    """Every registered corpus or recording is fuzzed, by name or as listed here."""
     from aleatoric.registry import PLUGINS
 
     named = {"simulated": "specifications", "text": "documents", "wmt14-10ref": "wmt14"}
@@ -56,7 +56,7 @@ def test_every_loader_has_a_target() -> None:
     assert {"recorded", "recorded_texts", "vectors", "word_rules", "cli"} <= set(targets())
 
 
-def test_the_driver_keeps_what_fails(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_driver_saves_failing_input(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(driver, "FOUND", tmp_path)
     target = target_named("cloze")._replace(trial=lambda data: 1 / (b"\n" not in data))
     found = driver._with_hypothesis(target, 5)
@@ -65,7 +65,7 @@ def test_the_driver_keeps_what_fails(tmp_path: Path, monkeypatch: pytest.MonkeyP
     assert "FAILED" in str(found)
 
 
-def test_a_trial_wants_sentences() -> None:
+def test_trial_requires_complete_error_messages() -> None:
     with refusals():
         raise DataError.at("a", 1, "is wrong", "mend it")
     with pytest.raises(AssertionError, match="bad"), refusals():

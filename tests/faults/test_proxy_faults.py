@@ -1,7 +1,7 @@
-"""Whole commands against a server that fails in every way: each item has its samples, none twice.
+"""Complete commands against a faulty server: every item has all samples, none twice.
 
-Both levels that sample run from the command line to the saved run. Time limits are short here; a
-stall of any length over `timeout` is the same to the client.
+Both levels that sample are run from the command line. Time limits are short here: any stall longer
+than `timeout` is the same to the client.
 """
 
 from __future__ import annotations
@@ -87,7 +87,7 @@ def check_whole(found: dict[str, list[str]]) -> None:
 
 @pytest.mark.parametrize("level", LEVELS)
 @pytest.mark.parametrize("fault", spread(FAULTS, 3))
-def test_a_run_through_faults(
+def test_run_completes_despite_faults(
     server: FaultyServer, cli: Callable, tmp_path: Path, level: str, fault: str
 ) -> None:
     command, read = LEVELS[level]
@@ -100,10 +100,10 @@ def test_a_run_through_faults(
 
 
 @pytest.mark.parametrize("level", LEVELS)
-def test_a_run_that_was_given_up_goes_on(
+def test_resume_after_server_failure(
     server: FaultyServer, cli: Callable, tmp_path: Path, level: str
 ) -> None:
-    """A server that dies in the middle costs what was under way and nothing else."""
+    """A server that dies mid-run costs only the requests in flight."""
     command, read = LEVELS[level]
     model = f"openai:gpt@{server.url}?{OPTIONS}&concurrency=1".replace("retries=20", "retries=1")
     asked = (*command(tmp_path), "--model", model, "--out", tmp_path / "run")
@@ -119,7 +119,7 @@ def test_a_run_that_was_given_up_goes_on(
 
 
 @pytest.mark.parametrize("level", LEVELS)
-def test_a_storm_gives_the_same_run_as_calm(
+def test_faults_do_not_change_results(
     server: FaultyServer, cli: Callable, tmp_path: Path, level: str
 ) -> None:
     command, read = LEVELS[level]

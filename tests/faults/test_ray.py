@@ -1,6 +1,6 @@
-"""Ray gives the bytes of one process, whatever dies on the way.
+"""Ray gives the same bytes as one process, even if workers or nodes die.
 
-All on one cluster of three nodes on this machine; the last test takes one of them away.
+Uses one local cluster of three nodes; the last test removes one of them.
 """
 
 from __future__ import annotations
@@ -43,7 +43,7 @@ Held = list[list[Any]]
 
 @pytest.fixture(scope="module")
 def cluster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Any]:
-    """Three nodes of one CPU each; whoever they start finds this package and the toys."""
+    """Three nodes of one CPU each, whose workers can import this package and the toys."""
     from ray._raylet import Config
     from ray.cluster_utils import Cluster
 
@@ -71,7 +71,7 @@ def cluster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Any]:
 
 @pytest.fixture(scope="module")
 def folder(tmp_path_factory: pytest.TempPathFactory, cluster: Any) -> Path:
-    """Where the toys find what is to happen to them."""
+    """Folder with the fault instructions for the toy models."""
     return tmp_path_factory.mktemp("orders")
 
 
@@ -85,7 +85,7 @@ def orders(folder: Path) -> Iterator[Path]:
 
 @pytest.fixture(scope="module")
 def expected(folder: Path, tmp_path_factory: pytest.TempPathFactory) -> Held:
-    """What one process makes of the words when nothing happens to it."""
+    """The word-level result of one process without faults."""
     return words(folder, tmp_path_factory.mktemp("runs") / "local", LOCAL)
 
 
@@ -97,13 +97,13 @@ def words(orders: Path, out: Path, engine: EngineOptions, **more: Any) -> Held:
 
 
 def on(engine: EngineOptions) -> dict[str, Any]:
-    """The options of a job that run it on an engine."""
+    """Job options that select an engine."""
     asked = {"engine": engine.name, "address": engine.address, "actors": engine.actors}
     return asked | {"actor_cpus": engine.cpus, "actor_gpus": engine.gpus}
 
 
 def held(out: Path) -> Held:
-    """Everything that a run holds."""
+    """The full contents of a run."""
     db = sqlite3.connect(out / "run.sqlite")
     tables = ("meta", "items", "systems", "draws", "stats")
     found = [sorted(db.execute(f"SELECT * FROM {table}"), key=repr) for table in tables]
@@ -120,7 +120,7 @@ def answered(out: Path) -> set[int]:
 
 
 def during(acts: dict[int, Callable[[], None]]) -> Callable[..., Iterable[Any]]:
-    """A track that does something when it comes to a place in the drawing."""
+    """A progress callback that runs an action at a given item."""
 
     def track(work: Iterable[Any], total: int, description: str) -> Iterator[Any]:
         for place, one in enumerate(work):
@@ -136,7 +136,7 @@ def interrupt() -> None:
 
 
 @pytest.mark.long
-def test_a_killed_worker_changes_no_byte_and_items_are_not_read_far_ahead(
+def test_killed_worker_changes_no_byte_and_prefetch_is_bounded(
     orders: Path, expected: Held, tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
     ahead: list[int] = []
@@ -157,7 +157,7 @@ def test_a_killed_worker_changes_no_byte_and_items_are_not_read_far_ahead(
 
 
 @pytest.mark.long
-def test_a_part_that_no_worker_survives_is_named_and_another_engine_finishes(
+def test_part_that_kills_workers_is_named_and_resumable_locally(
     orders: Path, expected: Held, tmp_path: Path
 ) -> None:
     (orders / "always-11:5").touch()
@@ -173,7 +173,7 @@ def test_a_part_that_no_worker_survives_is_named_and_another_engine_finishes(
     sampled([(RAY, LOCAL), (LOCAL, RAY)], [(RAY, LOCAL)]),
     ids=["ray-first", "local-first"],
 )
-def test_an_interrupted_run_goes_on_with_the_other_engine(
+def test_interrupted_run_resumes_with_other_engine(
     engines: tuple[EngineOptions, EngineOptions], orders: Path, expected: Held, tmp_path: Path
 ) -> None:
     with pytest.raises(KeyboardInterrupt):
@@ -184,7 +184,7 @@ def test_an_interrupted_run_goes_on_with_the_other_engine(
 
 @contextmanager
 def signalled_when(file: Path) -> Iterator[None]:
-    """This process gets a signal as soon as a file is there; none after the end of the block."""
+    """Send this process a signal as soon as a file exists, within the block."""
 
     def wait_and_signal() -> None:
         limit = time.monotonic() + wayward.PATIENCE
@@ -204,7 +204,7 @@ def signalled_when(file: Path) -> Iterator[None]:
 
 
 @pytest.mark.long
-def test_a_signal_while_actors_load_their_model_stops_at_once(
+def test_signal_during_actor_loading_stops_immediately(
     orders: Path, expected: Held, tmp_path: Path
 ) -> None:
     (orders / "wait").touch()
@@ -221,7 +221,7 @@ def test_a_signal_while_actors_load_their_model_stops_at_once(
 
 
 @pytest.mark.long
-def test_actors_of_an_answer_that_nobody_wants_any_more_are_not_replaced(orders: Path) -> None:
+def test_actors_of_closed_request_are_not_replaced(orders: Path) -> None:
     source = ModelSource("words", f"wayward:{orders}", Loading(), os.getcwd())
     pool = Pool(ray, source, PoolSize(1, 1, 0))
     items = [Item(str(n), "g", "baba", ("baba",), "baba") for n in range(60)]
@@ -236,19 +236,19 @@ def test_actors_of_an_answer_that_nobody_wants_any_more_are_not_replaced(orders:
     pool.close()
 
 
-def test_a_models_error_is_what_one_process_says(orders: Path, tmp_path: Path) -> None:
+def test_model_error_matches_local_engine(orders: Path, tmp_path: Path) -> None:
     for number in ("7:4", "7:5", "25:3"):
         (orders / f"error-{number}").touch()
-    said = []
+    message = []
     for engine in (LOCAL, RAY):
         with pytest.raises(ModelError) as error:
             words(orders, tmp_path / engine.name, engine)
-        said.append((str(error.value), error.value.status))
-    assert said[0] == said[1] == ("item '7:4': this is too much; leave it out.", 1)
+        message.append((str(error.value), error.value.status))
+    assert message[0] == message[1] == ("item '7:4': this is too much; leave it out.", 1)
     assert answered(tmp_path / "local") <= answered(tmp_path / "ray")
 
 
-def test_texts_and_their_counts_are_the_same_bytes(orders: Path, tmp_path: Path) -> None:
+def test_texts_and_counts_have_identical_bytes(orders: Path, tmp_path: Path) -> None:
     rows = [
         {"id": str(i), "group": str(i // 3), "input": f"say {i}", "references": ["a b", "b", "a"]}
         for i in range(100)
@@ -271,13 +271,13 @@ def test_texts_and_their_counts_are_the_same_bytes(orders: Path, tmp_path: Path)
 
 
 @pytest.mark.long
-def test_a_removed_node_changes_no_byte(
+def test_removed_node_changes_no_byte(
     cluster: Any,
     orders: Path,
     expected: Held,
     tmp_path: Path,
 ) -> None:
-    """The last test of the module: a node is gone after it."""
+    """Must be the last test of the module: it removes a node."""
     node = next(iter(cluster.worker_nodes))
 
     def remove() -> None:

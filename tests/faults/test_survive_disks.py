@@ -1,4 +1,4 @@
-"""Full disks, read-only places, damaged databases, older versions: clear words, nothing lost."""
+"""Full disks, read-only paths, damaged databases, older versions: clear errors, no data loss."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ def canonical(path: Path) -> bytes:
 
 @pytest.fixture(scope="module")
 def whole(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """A run that nothing happened to."""
+    """An undamaged run."""
     path = tmp_path_factory.mktemp("whole") / "run"
     run_job(JOB, path).close()
     return path
@@ -54,7 +54,7 @@ def copy_of(whole: Path, folder: Path) -> Path:
 
 @contextmanager
 def small_disk(folder: Path, size: str) -> Iterator[Path]:
-    """A file system of its own with little room; only root may make one."""
+    """A separate small file system; creating it requires root."""
     folder.mkdir()
     made = subprocess.run(
         ["mount", "-t", "tmpfs", "-o", f"size={size}", "tmpfs", str(folder)],
@@ -70,7 +70,7 @@ def small_disk(folder: Path, size: str) -> Iterator[Path]:
 
 
 @pytest.mark.skipif(shutil.which("mount") is None, reason="there is no mount here")
-def test_a_full_disk_is_told_and_the_run_goes_on_elsewhere(whole: Path, tmp_path: Path) -> None:
+def test_full_disk_is_reported_and_run_resumes_elsewhere(whole: Path, tmp_path: Path) -> None:
     with small_disk(tmp_path / "disk", "160k") as disk:
         with pytest.raises(StorageError, match=r"the disk is full; .*aleatoric resume") as told:
             run_job(JOB, disk / "run")
@@ -83,8 +83,8 @@ def test_a_full_disk_is_told_and_the_run_goes_on_elsewhere(whole: Path, tmp_path
 
 
 @pytest.mark.long
-def test_files_that_may_not_grow_stop_a_run_and_lose_nothing(whole: Path, tmp_path: Path) -> None:
-    """A real failure of write(2), in a process that may write no long files."""
+def test_file_size_limit_stops_run_without_data_loss(whole: Path, tmp_path: Path) -> None:
+    """A real write(2) failure, in a process with a file size limit."""
     program = (
         "import resource, sys; from aleatoric.cli import main\n"
         "resource.setrlimit(resource.RLIMIT_FSIZE, (400_000, resource.RLIM_INFINITY))\n"
@@ -107,7 +107,7 @@ def test_files_that_may_not_grow_stop_a_run_and_lose_nothing(whole: Path, tmp_pa
     assert canonical(tmp_path / "run") == canonical(whole)
 
 
-def test_a_disk_that_is_full_from_the_start_keeps_nothing_of_the_run(tmp_path: Path) -> None:
+def test_disk_full_at_start_leaves_no_run(tmp_path: Path) -> None:
     with small_disk(tmp_path / "disk", "16k") as disk:
         with pytest.raises(StorageError, match=r"disk is full; .*repeat the command"):
             run_job(JOB, disk / "run")
@@ -119,7 +119,7 @@ def test_a_disk_that_is_full_from_the_start_keeps_nothing_of_the_run(tmp_path: P
 
 @contextmanager
 def read_only(folder: Path) -> Iterator[Path]:
-    """A folder in which nothing can be written; of root's, a mount that forbids it."""
+    """Make a folder read-only; for root, through a read-only mount."""
     if os.geteuid():
         folder.chmod(0o555)
         try:
@@ -137,7 +137,7 @@ def read_only(folder: Path) -> Iterator[Path]:
         subprocess.run(["umount", "-l", str(folder)], check=True)
 
 
-def test_a_read_only_run_is_scored_apart_and_not_written(
+def test_read_only_run_is_scored_without_writing(
     whole: Path, tmp_path: Path, cli: Callable[..., Any]
 ) -> None:
     run = copy_of(whole, tmp_path)
@@ -151,7 +151,7 @@ def test_a_read_only_run_is_scored_apart_and_not_written(
     assert (run / DATABASE).read_bytes() == before
 
 
-def test_a_read_only_place_for_a_new_run_is_refused(
+def test_read_only_location_for_new_run_is_rejected(
     tmp_path: Path, cli: Callable[..., Any]
 ) -> None:
     (tmp_path / "place").mkdir()
@@ -168,21 +168,21 @@ def refused(cli: Callable[..., Any], *arguments: object) -> str:
     return str(ran.err)
 
 
-def test_a_run_that_cannot_be_opened_is_not_said_to_be_unwritable(
+def test_unopenable_run_is_not_reported_as_unwritable(
     whole: Path, tmp_path: Path, cli: Callable[..., Any]
 ) -> None:
     run = copy_of(whole, tmp_path)
     (run / f"{DATABASE}-wal").mkdir()  # root may read whatever is only forbidden
     for command in (("score", run), ("compare", run), ("view", run)):
-        said = refused(cli, *command)
-        assert "run.sqlite-wal: is a link or not a regular file; copy the run" in said
-        assert "--out" not in said
+        message = refused(cli, *command)
+        assert "run.sqlite-wal: is a link or not a regular file; copy the run" in message
+        assert "--out" not in message
 
 
 @pytest.mark.parametrize(
     ("name", "pasted"), [("my run", "'my run'"), ("-dash", "./-dash"), ("a\x1bb", r"'a\x1bb'")]
 )
-def test_the_command_that_is_printed_can_be_pasted(
+def test_printed_command_is_quoted_for_the_shell(
     name: str,
     pasted: str,
     tmp_path: Path,
@@ -197,9 +197,7 @@ def test_the_command_that_is_printed_can_be_pasted(
 
 
 @pytest.mark.parametrize("arguments", sampled([("--json",), ()], [("--json",)]))
-def test_an_output_without_room_is_not_said_to_be_the_runs(
-    whole: Path, arguments: tuple[str, ...]
-) -> None:
+def test_full_stdout_is_not_reported_as_run_error(whole: Path, arguments: tuple[str, ...]) -> None:
     command = [sys.executable, "-m", "aleatoric", "score", str(whole), *arguments]
     with open("/dev/full", "w") as full:
         ended = subprocess.run(command, stdout=full, stderr=subprocess.PIPE, text=True, check=False)
@@ -220,7 +218,7 @@ def damage(run: Path, pages: list[int], seed: int) -> None:
 
 
 @pytest.mark.parametrize("seed", sampled(range(4), [0]))
-def test_what_is_intact_of_a_damaged_run_is_saved_and_the_rest_made_again(
+def test_salvage_keeps_intact_rows_and_resume_repeats_the_rest(
     seed: int, whole: Path, tmp_path: Path, cli: Callable[..., Any]
 ) -> None:
     run = copy_of(whole, tmp_path)
@@ -243,10 +241,10 @@ def test_what_is_intact_of_a_damaged_run_is_saved_and_the_rest_made_again(
 @pytest.mark.parametrize(
     ("left", "at_a_page"), [(0.99, True), (0.9, False), (0.5, True), (0.2, False)]
 )
-def test_a_database_that_was_cut_short_is_reported_and_salvaged(
+def test_truncated_database_is_reported_and_salvaged(
     left: float, at_a_page: bool, whole: Path, tmp_path: Path, cli: Callable[..., Any]
 ) -> None:
-    """As a copy that was interrupted leaves it."""
+    """As left by an interrupted copy."""
     run = copy_of(whole, tmp_path)
     size = int((run / DATABASE).stat().st_size * left)
     os.truncate(run / DATABASE, size - size % PAGE_SIZE if at_a_page else size)
@@ -257,15 +255,15 @@ def test_a_database_that_was_cut_short_is_reported_and_salvaged(
     assert canonical(tmp_path / "new") == canonical(whole)
 
 
-def test_a_damaged_run_is_reported_with_the_way_out(
+def test_damaged_run_error_names_salvage(
     whole: Path, tmp_path: Path, cli: Callable[..., Any]
 ) -> None:
     run = copy_of(whole, tmp_path)
     n_pages = (run / DATABASE).stat().st_size // PAGE_SIZE
     damage(run, list(range(3, n_pages)), 0)
     for command in ("score", "resume"):
-        said = refused(cli, command, run)
-        assert "is damaged or no run; restore a copy, or save what is intact with" in said
+        message = refused(cli, command, run)
+        assert "is damaged or no run; restore a copy, or save what is intact with" in message
     damage(run, [0, 1], 0)
     assert "is damaged" in refused(cli, "score", run)
     assert "is damaged" in refused(cli, "resume", run, "--salvage", tmp_path / "new")
@@ -285,7 +283,7 @@ def test_a_damaged_run_is_reported_with_the_way_out(
     ],
     ids=["no JSON", "another number", "no text", "no seal", "another row", "no item", "no system"],
 )
-def test_a_row_that_has_changed_is_damage(change: str, whole: Path, tmp_path: Path) -> None:
+def test_changed_row_is_detected_as_damage(change: str, whole: Path, tmp_path: Path) -> None:
     run = copy_of(whole, tmp_path)
     with closing(sqlite3.connect(run / DATABASE)) as database, database:
         database.execute(change)
@@ -296,7 +294,7 @@ def test_a_row_that_has_changed_is_damage(change: str, whole: Path, tmp_path: Pa
     assert canonical(tmp_path / "new") == canonical(whole)
 
 
-def test_an_answer_under_the_key_of_another_is_damage(whole: Path, tmp_path: Path) -> None:
+def test_draws_under_wrong_item_key_are_detected_as_damage(whole: Path, tmp_path: Path) -> None:
     run = copy_of(whole, tmp_path)
     with closing(sqlite3.connect(run / DATABASE)) as database, database:
         for change in ("item = 500 WHERE item = 7", "item = 7 WHERE item = 8"):
@@ -308,8 +306,8 @@ def test_an_answer_under_the_key_of_another_is_damage(whole: Path, tmp_path: Pat
 
 
 @pytest.mark.long
-def test_a_changed_bit_anywhere_is_noticed_or_changes_nothing(whole: Path, tmp_path: Path) -> None:
-    """One bit at a time: the run is read as before, or refused; never otherwise."""
+def test_any_flipped_bit_is_detected_or_harmless(whole: Path, tmp_path: Path) -> None:
+    """One bit at a time: the run is either read unchanged or rejected."""
     data, rng = (whole / DATABASE).read_bytes(), random.Random(3)
     expected, refused_runs = canonical(whole), 0
     for number in range(100):
@@ -333,7 +331,7 @@ def test_a_changed_bit_anywhere_is_noticed_or_changes_nothing(whole: Path, tmp_p
 @pytest.mark.parametrize(
     ("version", "fix"), [(99, "update aleatoric"), (4, "run the original command again")]
 )
-def test_a_run_of_another_format_is_refused(
+def test_run_of_another_format_version_is_rejected(
     version: int, fix: str, whole: Path, tmp_path: Path
 ) -> None:
     run = copy_of(whole, tmp_path)
@@ -346,14 +344,14 @@ def test_a_run_of_another_format_is_refused(
 
 
 def with_weights(whole: Path, folder: Path) -> Path:
-    """A run with files beside its database, as fine-tuning leaves them."""
+    """A run with files next to its database, as written by fine-tuning."""
     run = copy_of(whole, folder)
     (run / "training" / "text").mkdir(parents=True)
     (run / "training" / "text" / "whole").write_bytes(bytes(300_000))
     return run
 
 
-def test_files_that_cannot_be_read_are_left_out_and_named(whole: Path, tmp_path: Path) -> None:
+def test_salvage_skips_and_names_unreadable_files(whole: Path, tmp_path: Path) -> None:
     run = with_weights(whole, tmp_path)
     gone = run / "training" / "text" / "gone"
     gone.symlink_to(tmp_path / "nowhere")
@@ -364,9 +362,7 @@ def test_files_that_cannot_be_read_are_left_out_and_named(whole: Path, tmp_path:
         assert store.meta("finished models") is None  # the files that are lost are made again
 
 
-def test_a_disk_without_room_for_what_is_salvaged_keeps_nothing_of_it(
-    whole: Path, tmp_path: Path
-) -> None:
+def test_disk_full_during_salvage_leaves_no_files(whole: Path, tmp_path: Path) -> None:
     run = with_weights(whole, tmp_path)
     with small_disk(tmp_path / "disk", "300k") as disk:
         with pytest.raises(StorageError, match=r"disk is full; .*repeat the command"):
@@ -378,9 +374,7 @@ def test_a_disk_without_room_for_what_is_salvaged_keeps_nothing_of_it(
 
 
 @pytest.mark.parametrize("left", [(), ("run.lock",)])
-def test_a_run_that_died_before_its_database_names_the_original_command(
-    left: tuple[str, ...], tmp_path: Path
-) -> None:
+def test_run_without_database_names_original_command(left: tuple[str, ...], tmp_path: Path) -> None:
     run = tmp_path / "run"
     run.mkdir()
     for name in left:
@@ -390,9 +384,7 @@ def test_a_run_that_died_before_its_database_names_the_original_command(
     run_job(JOB, run).close()
 
 
-def test_a_run_that_died_before_its_first_transaction_begins_anew(
-    whole: Path, tmp_path: Path
-) -> None:
+def test_run_without_first_transaction_is_restarted(whole: Path, tmp_path: Path) -> None:
     run = tmp_path / "run"
     run.mkdir()
     sqlite3.connect(run / DATABASE).execute("PRAGMA journal_mode = WAL").connection.close()
@@ -402,7 +394,7 @@ def test_a_run_that_died_before_its_first_transaction_begins_anew(
     assert canonical(run) == canonical(whole)
 
 
-def test_one_writer_at_a_time_and_the_lock_of_the_dead_is_nobodys(tmp_path: Path) -> None:
+def test_one_writer_at_a_time_and_stale_lock_is_released(tmp_path: Path) -> None:
     store = Store.create(tmp_path / "run", {"level": "word"})
     for second in (Store.resume, lambda path: Store.create(path, {})):
         with pytest.raises(LockedError, match=f"being written by process {os.getpid()} since"):
@@ -415,10 +407,10 @@ def test_one_writer_at_a_time_and_the_lock_of_the_dead_is_nobodys(tmp_path: Path
 
 
 @pytest.mark.parametrize("kind", ["a link", "a hard link", "a folder", "a pipe"])
-def test_what_stands_in_the_place_of_a_lock_is_refused_and_left_alone(
+def test_invalid_lock_file_is_rejected_and_left_unchanged(
     kind: str, tmp_path: Path, cli: Callable[..., Any]
 ) -> None:
-    """A run may come from others: its lock must not lead the writing to a file of the user's."""
+    """A run may be untrusted: its lock must not redirect writes to a user's file."""
     run_job(replace(JOB, models=()), tmp_path / "run").close()
     precious, lock = tmp_path / "precious", tmp_path / "run" / "run.lock"
     precious.write_text("mine")
@@ -432,21 +424,21 @@ def test_what_stands_in_the_place_of_a_lock_is_refused_and_left_alone(
     assert precious.read_text() == "mine"
 
 
-def test_a_reader_of_a_run_that_is_written_sees_it_as_it_was(tmp_path: Path) -> None:
+def test_reader_sees_snapshot_during_writes(tmp_path: Path) -> None:
     items = [Item(str(n), "g", f"{n}", ("x", "y"), "x") for n in range(4)]
     asked = WordJob("simulated:contexts=4,people=4", ("toy",), samples=5, n_splits=2)
     run_job(asked, tmp_path / "run").close()
     writer = Store.resume(tmp_path / "run")
     with Store.open(tmp_path / "run") as reader:
         base.score(reader)  # the run is another's to write: computed apart
-        before = [result.as_dict() for result in base.results(reader)]
+        before = [result.to_dict() for result in base.results(reader)]
         writer.add_items(Item(f"new {item.id}", "g", "a b", ("x",)) for item in items)
         assert (writer.n_items, reader.n_items) == (8, 4)
-        assert [result.as_dict() for result in base.results(reader)] == before
+        assert [result.to_dict() for result in base.results(reader)] == before
     writer.close()
 
 
-def test_a_manifest_holds_all_that_is_asked_for(tmp_path: Path) -> None:
+def test_manifest_round_trips_every_job_option(tmp_path: Path) -> None:
     from dataclasses import replace
 
     job = replace(
@@ -467,7 +459,7 @@ def test_a_manifest_holds_all_that_is_asked_for(tmp_path: Path) -> None:
     assert (changed.loading.device, changed.loading.trust_remote_code) == ("cpu", True)
 
 
-def test_a_changed_corpus_is_refused_when_it_is_needed(tmp_path: Path) -> None:
+def test_changed_corpus_is_rejected_when_needed(tmp_path: Path) -> None:
     people = tmp_path / "people.jsonl"
     people.write_text('{"context": "a", "responses": ["x", "y"]}\n' * 3)
     job = WordJob(str(people), (), n_splits=2)

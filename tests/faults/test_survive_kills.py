@@ -1,4 +1,4 @@
-"""Runs that are killed at random moments end like those that were not, byte for byte."""
+"""Runs killed at random moments resume to identical bytes."""
 
 from __future__ import annotations
 
@@ -25,10 +25,10 @@ from aleatoric.levels.base import resume_run
         pytest.param("text", 30, marks=pytest.mark.long),
     ],
 )
-def test_a_run_killed_at_random_moments_ends_byte_for_byte_alike(
+def test_run_killed_at_random_moments_resumes_to_identical_bytes(
     level: str, kills: int, tmp_path: Path
 ) -> None:
-    command = [sys.executable, toy_runs.__file__, f"kill-{level}", str(tmp_path), str(kills), "30"]
+    command = [sys.executable, toy_runs.__file__, f"kill-{level}", str(tmp_path), str(kills), "60"]
     folders = [str(Path(toy_runs.__file__).parent), *sys.path]
     settings = os.environ | {"PYTHONPATH": os.pathsep.join(filter(None, folders))}
     done = subprocess.run(
@@ -47,7 +47,7 @@ def test_a_run_killed_at_random_moments_ends_byte_for_byte_alike(
     assert found["in the middle"] >= 3, "kills must hit while items are drawn"
 
 
-def test_a_repeated_command_that_dies_between_two_scorings_is_resumed(
+def test_resume_after_crash_during_rescoring(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     with toy_runs.run("text", tmp_path, "run", 6) as store:

@@ -1,4 +1,4 @@
-"""Ctrl-C and SIGTERM, once and twice: what is finished is saved, and the run goes on from there."""
+"""Ctrl-C and SIGTERM, once and twice: finished items are saved, and the run can be resumed."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ from aleatoric.runs.session import Stopped, Stopping, listening
 
 @pytest.fixture(autouse=True)
 def models(monkeypatch: pytest.MonkeyPatch) -> None:
-    """The models of the toy runs, for this test alone."""
+    """Register the toy models for one test."""
     from aleatoric import registry
 
     for kind, name, where in (
@@ -51,7 +51,7 @@ def answered(path: Path) -> int:
 
 
 def signalled(number: int, after: int, what: str, stopping: Stopping) -> Monitor:
-    """A progress display that sends this process a signal when so many items were taken."""
+    """A progress display that sends this process a signal after a number of items."""
 
     def track(work: Iterable[Any], total: int, description: str) -> Iterator[Any]:
         for place, one in enumerate(work):
@@ -69,7 +69,7 @@ def word_job(model: str = "slow:1,0") -> WordJob:
 @pytest.mark.parametrize(
     ("number", "status"), [(signal.SIGINT, 130), (signal.SIGTERM, 143)], ids=["Ctrl-C", "SIGTERM"]
 )
-def test_one_signal_finishes_what_is_in_hand(number: int, status: int, tmp_path: Path) -> None:
+def test_first_signal_finishes_current_item(number: int, status: int, tmp_path: Path) -> None:
     run_job(word_job(), tmp_path / "whole").close()
     with pytest.raises(Stopped) as stopped, listening() as stopping:
         run_job(word_job(), tmp_path / "run", signalled(number, 4, "toy", stopping))
@@ -80,7 +80,7 @@ def test_one_signal_finishes_what_is_in_hand(number: int, status: int, tmp_path:
     assert canonical(tmp_path / "run") == canonical(tmp_path / "whole")
 
 
-def test_a_second_signal_stops_at_once_and_the_run_is_whole(tmp_path: Path) -> None:
+def test_second_signal_stops_immediately_and_run_is_consistent(tmp_path: Path) -> None:
     run_job(word_job(), tmp_path / "whole").close()
 
     def twice(work: Iterable[Any], total: int, description: str) -> Iterator[Any]:
@@ -99,7 +99,7 @@ def test_a_second_signal_stops_at_once_and_the_run_is_whole(tmp_path: Path) -> N
 
 
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
-def test_where_no_item_is_in_hand_one_signal_stops_at_once(number: int) -> None:
+def test_first_signal_between_items_stops_immediately(number: int) -> None:
     def results() -> None:
         signal.raise_signal(number)
         pytest.fail("they are worked out to their end")
@@ -110,7 +110,7 @@ def test_where_no_item_is_in_hand_one_signal_stops_at_once(number: int) -> None:
 
 
 @pytest.mark.parametrize("what", ["read simulated", "score"])
-def test_a_run_stopped_where_no_item_is_in_hand_goes_on(what: str, tmp_path: Path) -> None:
+def test_resume_after_signal_during_reading_or_scoring(what: str, tmp_path: Path) -> None:
     run_job(word_job(), tmp_path / "whole").close()
     with pytest.raises(Stopped), listening() as stopping:
         run_job(
@@ -122,7 +122,7 @@ def test_a_run_stopped_where_no_item_is_in_hand_goes_on(what: str, tmp_path: Pat
     assert canonical(tmp_path / "run") == canonical(tmp_path / "whole")
 
 
-def test_a_signal_while_a_model_is_loaded_ends_the_command_with_the_way_on(
+def test_signal_during_model_loading_prints_resume_command(
     tmp_path: Path, cli: Callable[..., Any]
 ) -> None:
     asked = ("word", "--corpus", "simulated:contexts=12,people=5", "--samples", 5)
@@ -133,14 +133,14 @@ def test_a_signal_while_a_model_is_loaded_ends_the_command_with_the_way_on(
     )
 
 
-def test_listening_ends_with_the_run() -> None:
+def test_signal_handlers_are_restored_after_the_run() -> None:
     before = signal.getsignal(signal.SIGINT), signal.getsignal(signal.SIGTERM)
     with listening():
         assert signal.getsignal(signal.SIGTERM) != before[1]
     assert (signal.getsignal(signal.SIGINT), signal.getsignal(signal.SIGTERM)) == before
 
 
-def test_a_stop_while_scoring_keeps_the_draws_and_no_half_statistics(tmp_path: Path) -> None:
+def test_interrupt_while_scoring_keeps_draws_and_no_partial_statistics(tmp_path: Path) -> None:
     run_job(word_job(), tmp_path / "whole").close()
     with pytest.raises(Stopped), listening() as stopping:
         run_job(
@@ -160,7 +160,7 @@ def text_job(folder: Path, model: str = "toy:0") -> TextJob:
     return TextJob(corpus, (model,), samples=3, **plain)
 
 
-def test_texts_are_stopped_and_go_on(tmp_path: Path) -> None:
+def test_text_run_is_interrupted_and_resumed(tmp_path: Path) -> None:
     run_job(text_job(tmp_path), tmp_path / "whole").close()
     with pytest.raises(Stopped), listening() as stopping:
         run_job(text_job(tmp_path), tmp_path / "run", signalled(2, 3, "toy", stopping))
@@ -169,7 +169,7 @@ def test_texts_are_stopped_and_go_on(tmp_path: Path) -> None:
     assert canonical(tmp_path / "run") == canonical(tmp_path / "whole")
 
 
-def test_a_model_behind_a_server_is_stopped_with_requests_in_flight(tmp_path: Path) -> None:
+def test_server_model_is_interrupted_with_requests_in_flight(tmp_path: Path) -> None:
     with serving() as server:
         server.text = lambda number, body: f" word{body['seed'] % 5} is"
         job = word_job(f"openai:m@{server.url}?concurrency=3&n=1")
@@ -188,7 +188,7 @@ def test_a_model_behind_a_server_is_stopped_with_requests_in_flight(tmp_path: Pa
     assert drawn[0] == drawn[1]
 
 
-def test_tokens_are_stopped_between_parts_and_go_on(tmp_path: Path) -> None:
+def test_token_run_is_interrupted_between_parts_and_resumed(tmp_path: Path) -> None:
     (tmp_path / "text.txt").write_text("\n\n".join([TEXT[:60], TEXT[60:100], TEXT[30:90]]))
     job = TokenJob(
         str(tmp_path / "text.txt"),
@@ -201,14 +201,14 @@ def test_tokens_are_stopped_between_parts_and_go_on(tmp_path: Path) -> None:
 
     for _ in range(2):
         with pytest.raises(Stopped) as stopped, listening() as stopping:
-            run_job(job, tmp_path / "run", Monitor(meter=meter_with_a_signal, stopping=stopping))
+            run_job(job, tmp_path / "run", Monitor(meter=signalling_meter, stopping=stopping))
         assert stopped.value.status == 143
     resume_run(tmp_path / "run").close()
     assert canonical(tmp_path / "run") == canonical(tmp_path / "whole")
 
 
 @contextmanager
-def meter_with_a_signal(description: str, total: int) -> Iterator[Callable[[int, int], None]]:
+def signalling_meter(description: str, total: int) -> Iterator[Callable[[int, int], None]]:
     left = [signal.SIGTERM]
 
     def advance(items: int, tokens: int) -> None:
@@ -227,7 +227,7 @@ def settings() -> dict[str, str]:
     return os.environ | {"PYTHONPATH": os.pathsep.join(folders), "OMP_NUM_THREADS": "1"}
 
 
-def test_the_command_line_says_how_to_go_on_and_does(tmp_path: Path) -> None:
+def test_printed_resume_command_works(tmp_path: Path) -> None:
     run = tmp_path / "a run"
     asked = ("word", "--corpus", "simulated:contexts=200,people=5", "--samples", 5)
     pieces = command(*asked, "--model", "slow:1,0.02", "--splits", 2, "--out", run)

@@ -1,7 +1,8 @@
-"""Small runs of every level for the fault tests, in processes of their own.
+"""Small runs of every level for the fault tests, in separate processes.
 
-`python toy_runs.py ACTION FOLDER ...` does one thing; the tests kill, stop and starve it. Models
-that need no weights, registered as a package outside would, stand in for live ones.
+`python toy_runs.py ACTION FOLDER ...` runs one action; the tests kill and interrupt it or limit its
+disk space. Toy models without weights, registered like those of a third-party package, replace
+live ones.
 """
 
 from __future__ import annotations
@@ -38,7 +39,7 @@ WORDS = ("the", "a", "cat", "dog", "sat", "ran", "here", "there")
 
 @dataclass(frozen=True)
 class CountingWriter:
-    """Writes a few words from each input's own stream, and counts what it gives."""
+    """Generate a few words from the random stream of each input, and count them."""
 
     label: str = "toy"
     version: str = "1"
@@ -64,7 +65,7 @@ class CountingWriter:
 
 @dataclass(frozen=True)
 class SlowToy(ToyModel):
-    """The toy, as slow as a live model that is fast."""
+    """The toy model, slowed down to the speed of a fast live model."""
 
     seconds: float = SECONDS
 
@@ -75,24 +76,24 @@ class SlowToy(ToyModel):
 
 
 def load_words(argument: str) -> SlowToy:
-    """The plugin's factory: a temperature, and what an item takes."""
+    """Plugin factory: a temperature, and the seconds per item."""
     temperature, _, seconds = argument.partition(",")
     return SlowToy(float(temperature), seconds=float(seconds or SECONDS))
 
 
 def load_signalling(argument: str) -> SlowToy:
-    """A model that takes long to load, and meanwhile this process gets a signal."""
+    """A model that loads slowly and sends this process a signal while loading."""
     signal.raise_signal(int(argument))
     raise RuntimeError("it was loaded all the same")
 
 
 def load(argument: str, loading: LoadOptions | None = None) -> CountingWriter:
-    """The plugin's factory: what an input takes."""
+    """Plugin factory: the seconds per input."""
     return CountingWriter(seconds=float(argument))
 
 
 def people_of_texts(folder: Path, n_items: int) -> Path:
-    """A corpus of inputs with people's texts."""
+    """A corpus of inputs with human texts."""
     path = folder / f"people-{n_items}.jsonl"
     if not path.exists():
         rows = []
@@ -106,13 +107,13 @@ def people_of_texts(folder: Path, n_items: int) -> Path:
 
 
 def register() -> None:
-    """Make the models of this file known, as a package outside does by its entry points."""
+    """Register the models of this file, as the entry points of a package would."""
     registry.PLUGINS["models"]["slow"] = "toy_runs:load_words"
     registry.PLUGINS["text_models"]["toy"] = "toy_runs:load"
 
 
 def run(level: str, folder: Path, name: str, n_items: int) -> Store:
-    """Begin a run, or go on with it by asking for the same again."""
+    """Start a run, or resume it by repeating the same job."""
     register()
     if level == "word":
         corpus = f"simulated:contexts={n_items},people=6"
@@ -131,7 +132,7 @@ def run(level: str, folder: Path, name: str, n_items: int) -> Store:
 
 
 def saved(path: Path) -> dict[str, str]:
-    """What a reader sees of a run at this moment: each answered item whole."""
+    """The items with complete draws that a reader currently sees in a run."""
     if not (path / DATABASE).exists():
         return {}
     try:
@@ -146,7 +147,7 @@ def saved(path: Path) -> dict[str, str]:
 
 
 def kill_many(level: str, folder: Path, kills: int, n_items: int) -> dict[str, Any]:
-    """Kill a run at random moments until `kills` have hit; each run must end like one unhurt."""
+    """Kill a run at random moments, `kills` times; each run must give the uninterrupted result."""
     started = time.monotonic()
     # Looking for the plugins of other packages takes longer than a whole run here.
     registry._entry_points = cache(registry._entry_points)  # type: ignore[assignment]
@@ -160,7 +161,7 @@ def kill_many(level: str, folder: Path, kills: int, n_items: int) -> dict[str, A
     done = {"kills": 0, "runs": 0, "alike": 0, "in the middle": 0, "lost": 0}
     while done["kills"] < kills:
         name = f"run-{done['runs']}"
-        _hurt(level, folder / name, n_items, kills, seconds, rng, done)
+        _kill_repeatedly(level, folder / name, n_items, kills, seconds, rng, done)
         with Store.open(folder / name) as store:
             done["alike"] += canonical_bytes(store) == expected
         done["runs"] += 1
@@ -171,10 +172,10 @@ def kill_many(level: str, folder: Path, kills: int, n_items: int) -> dict[str, A
     }
 
 
-def _hurt(
+def _kill_repeatedly(
     level: str, path: Path, n_items: int, kills: int, seconds: float, rng: Any, done: dict[str, int]
 ) -> None:
-    """One run, killed again and again; each time as much is there as before, and nothing else."""
+    """Kill one run repeatedly; saved items must never be lost or changed."""
     before: dict[str, str] = {}
     while done["kills"] < kills:
         go_on = _resumed if rng.random() < 0.5 else run
@@ -190,7 +191,7 @@ def _hurt(
 
 
 def _resumed(level: str, folder: Path, name: str, n_items: int) -> Store:
-    """Go on by the manifest alone; there is none before the first transaction."""
+    """Resume from the manifest; it does not exist before the first transaction."""
     register()
     path = folder / name
     if not (path / DATABASE).exists() or not saved(path):
@@ -199,7 +200,7 @@ def _resumed(level: str, folder: Path, name: str, n_items: int) -> Store:
 
 
 def _in_child(work: Callable[[], Store], wait: float | None) -> bool:
-    """Whether the work was done in `wait` seconds; it is killed otherwise."""
+    """Run work in a child process; kill it after `wait` seconds and return False."""
     child = os.fork()
     if not child:
         try:
@@ -220,7 +221,7 @@ def _in_child(work: Callable[[], Store], wait: float | None) -> bool:
 
 
 def main(action: str, folder: str, *arguments: str) -> None:
-    """Kill runs of a level, or be the command line with the models of this file."""
+    """Kill runs of a level, or run the command line with the models of this file."""
     register()
     if action == "aleatoric":
         sys.argv = ["aleatoric", folder, *arguments]

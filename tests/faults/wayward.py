@@ -1,8 +1,8 @@
-"""Models of an outside package: toys that do to their own process what files in a folder say.
+"""Models of a third-party package: toys that crash or stall their process on request.
 
-`wayward:FOLDER` draws words and writes texts. A file `once-ID` or `always-ID` kills the process
-that comes to the item, `error-ID` is an error of the model; `pid-N` tells who has worked. While
-there is a file `wait`, a model is `loading`.
+`wayward:FOLDER` samples words and texts. A file `once-ID` or `always-ID` kills the process when it
+reaches the item, `error-ID` raises a model error; `pid-N` records the process that worked. While a
+file `wait` exists, the model keeps `loading`.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ PATIENCE = 60
 
 
 def install(folder: Path) -> None:
-    """Make the package known to Pythons that look into this folder."""
+    """Make the package importable for Python processes that search this folder."""
     about = folder / "wayward-1.dist-info"
     about.mkdir()
     (about / "METADATA").write_text("Metadata-Version: 2.1\nName: wayward\nVersion: 1\n")
@@ -55,21 +55,21 @@ class Wayward:
 
     def draws(self, items: Iterable[Item], ask: Ask) -> Iterator[Draws]:
         for item in items:
-            self._suffer(item.id)
+            self._apply_faults(item.id)
             rng = stream(ask.seed, "wayward", item.id)
             yield Draws(item.id, sample(truth(item.context, 1.0), ask.samples, rng))
 
     def write(self, items: Iterable[TextItem], ask: Writing) -> Iterator[Texts]:
         self.tally.start()
         for item in items:
-            self._suffer(item.id)
+            self._apply_faults(item.id)
             rng = stream(ask.seed, ask.decoder, item.id)
             texts = tuple(" ".join("ab"[i] for i in rng.integers(2, size=rng.integers(4)))
                           for _ in range(ask.samples))  # fmt: skip
             self.tally.count(texts, int(rng.integers(2)))
             yield Texts(item.id, texts)
 
-    def _suffer(self, item_id: str) -> None:
+    def _apply_faults(self, item_id: str) -> None:
         (self.folder / f"pid-{os.getpid()}").touch()
         time.sleep(SECONDS)
         if (self.folder / f"error-{item_id}").exists():
@@ -81,7 +81,7 @@ class Wayward:
 
 
 def load(argument: str) -> Wayward:
-    """A drawer of words."""
+    """Load the word model."""
     folder, limit = Path(argument), time.monotonic() + PATIENCE
     while (folder / "wait").exists() and time.monotonic() < limit:
         (folder / "loading").touch()
@@ -90,5 +90,5 @@ def load(argument: str) -> Wayward:
 
 
 def load_texts(argument: str, loading: object = None) -> Wayward:
-    """A writer of texts."""
+    """Load the text model."""
     return Wayward(Path(argument))

@@ -1,4 +1,4 @@
-"""Runs on Provo that several golden files read: each is read and scored once per process."""
+"""Fixtures: runs on Provo shared by several golden tests, read and scored once per process."""
 
 from __future__ import annotations
 

@@ -1,8 +1,8 @@
-"""What the e-ECE paper finds on Multi30K, on the rows in recipes/multi30k.
+"""Findings of the e-ECE paper on Multi30K, checked on the rows in recipes/multi30k.
 
-Table 2: every form of e-ECE lies below ECE. Table 3: the median of d = |g − g̃| rises with intrinsic
-uncertainty. Table 4: on 10 and on 50 sentences e-ECE varies less than ECE, and the values on 10
-tokens, not those on 10 sentences, have the printed size.
+Table 2: every variant of e-ECE is below ECE. Table 3: the median of d = |g − g̃| increases with
+intrinsic uncertainty. Table 4: on 10 and on 50 sentences e-ECE varies less than ECE, and the
+values on 10 tokens, not those on 10 sentences, match the published values.
 """
 
 from __future__ import annotations
@@ -28,13 +28,13 @@ def columns(request: pytest.FixtureRequest) -> Columns:
     return read_rows(RECIPE_ROWS / f"rows-{request.param}.npz")
 
 
-def test_every_form_of_e_ece_lies_below_ece(columns: Columns) -> None:
+def test_every_variant_of_e_ece_is_below_ece(columns: Columns) -> None:
     found = {name: own.value for name, own in errors(columns, None, 15, 0).items()}
     assert all(found[name] < found["ece"] for name in ("e_ece", "e_ece_p", "e_ece_k"))
     assert found["e_ece"] < found["e_ece_p"]
 
 
-def test_disagreement_rises_with_intrinsic_uncertainty(columns: Columns) -> None:
+def test_disagreement_increases_with_intrinsic_uncertainty(columns: Columns) -> None:
     table = to_table(columns)
     found = quartiles(table.uncertainty, table.disagreement)
     assert list(found.median_d) == sorted(set(found.median_d))
@@ -42,7 +42,7 @@ def test_disagreement_rises_with_intrinsic_uncertainty(columns: Columns) -> None
     assert found.r > 0.35
 
 
-def test_the_weighted_class_mean_is_nearest_to_the_printed_sce(columns: Columns) -> None:
+def test_weighted_class_mean_is_closest_to_published_sce(columns: Columns) -> None:
     """METHOD: 29-31 plain and 14.9-16.5 (SCE), 16.2-17.7 (ACE) weighted, on these three models."""
     found = {name: 100 * own for name, own in predicted_errors(columns, 15).items()}
     assert 29 < found["sce_predicted"] < 31
@@ -56,7 +56,7 @@ def test_the_weighted_class_mean_is_nearest_to_the_printed_sce(columns: Columns)
         assert weighted < plain
 
 
-def test_subsets_of_tokens_have_the_printed_size(columns: Columns) -> None:
+def test_token_subsets_match_published_values(columns: Columns) -> None:
     """Printed: 26.19 ± 8.18 with n = 10. METHOD: 25.6 ± 8.0 over ten subsets of tokens."""
     table = to_table(columns)
     error = stability.error_of_tokens(table.confidence, table.correct, 15)
@@ -70,7 +70,7 @@ def test_subsets_of_tokens_have_the_printed_size(columns: Columns) -> None:
     assert float(sentences[1]) < 15
 
 
-def test_e_ece_is_steadier_on_few_sentences(columns: Columns) -> None:
+def test_e_ece_varies_less_on_few_sentences(columns: Columns) -> None:
     rows = {row[0]: row for row in stability.run(to_table(columns), 0).tables[1].rows}
     for n in ("10", "50"):
         _, _, ece_spread, _, _, e_ece_spread, _ = rows[n]

@@ -1,7 +1,7 @@
-"""The studies of "Predict the Next Word" on its recorded data, against outside numbers.
+"""The studies of "Predict the Next Word" on its recorded data, compared with external numbers.
 
-`METHOD` values were worked out from the recordings before this code; where one of them is not
-reached, the test says so and pins what the data give.
+`METHOD` values were computed from the recordings before this code; where one of them is not
+reproduced, the test says so and pins the value that the data give.
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ def recorded(tvds: SplitTVDs) -> replacement.Replacement:
     return replacement.replace(tvds.model, tvds.oracle, tvds.groups, seed=0)
 
 
-def test_tvd_to_half_of_the_people(tvds: SplitTVDs, provo_expected: dict[str, dict]) -> None:
+def test_tvd_to_half_of_the_answers(tvds: SplitTVDs, provo_expected: dict[str, dict]) -> None:
     recomputed = provo_expected["recomputed_without_the_defects"]["gpt2"]
     assert tvds.model.mean() == pytest.approx(recomputed["tvd_vs_half_oracle"], abs=0.0015)
 
@@ -78,7 +78,7 @@ def test_replacement_on_the_authors_tvds(shared: Path) -> None:
     assert at[0.6] == pytest.approx(0.217, abs=0.004)
 
 
-def test_the_models_entropy_matters_most(tvds: SplitTVDs) -> None:
+def test_models_entropy_matters_most(tvds: SplitTVDs) -> None:
     fixed = ard.predictors(tvds.cases, textblob())
     fits, spreads = ard.fit_splits(tvds, fixed)
     names = [*ard.NUMBERS, "punctuation", *ard.POS]
@@ -99,7 +99,7 @@ def test_the_models_entropy_matters_most(tvds: SplitTVDs) -> None:
 
 
 @pytest.mark.long
-def test_forty_draws_are_a_good_trade(gpt2: list[Case]) -> None:
+def test_sampling_error_with_forty_draws(gpt2: list[Case]) -> None:
     errors = {size: subsampling.errors_at(size, gpt2, seed=0) for size in (10, 40, 100)}
     # Sampling error falls as 1/n, and bias on top of it for the smallest.
     assert errors[10].mean / errors[40].mean == pytest.approx(4, rel=0.1)

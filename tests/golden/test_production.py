@@ -48,7 +48,7 @@ def values(found: production_paper.ControlReproduction) -> dict[tuple[str, str],
 
 
 @needs_bpe
-def test_the_printed_rows_to_six_digits(published: production_paper.ControlReproduction) -> None:
+def test_published_rows_to_six_digits(published: production_paper.ControlReproduction) -> None:
     found = values(published)
     for corpus in MEAN_H:
         w1, dmu = production_paper.PRINTED[corpus]["lexical-1"]
@@ -85,7 +85,7 @@ def test_all_recorded_pair_distances(
 
 
 @pytest.mark.long
-def test_the_disjoint_control_lies_above_the_printed_one(texts: Path) -> None:
+def test_disjoint_control_is_above_published_control(texts: Path) -> None:
     pytest.importorskip("spacy")
     found = values(production_paper.reproduce(texts, ["corrected"], ["lexical-1"]))
     for corpus, expected in DISJOINT.items():
@@ -98,7 +98,9 @@ def test_the_disjoint_control_lies_above_the_printed_one(texts: Path) -> None:
 
 @pytest.mark.long
 @needs_bpe
-def test_the_command_prints_them(cli: Callable[..., Any], texts: Path, shared: Path) -> None:
+def test_reproduce_command_prints_published_numbers(
+    cli: Callable[..., Any], texts: Path, shared: Path
+) -> None:
     recorded = shared / "golden" / production_paper.RECORDED
     argv = ("--data", texts, "--protocol", "paper", "--probe", "lexical-1", "--recorded", recorded)
     ran = cli("reproduce", "production", *argv, "--pairs", "--format", "csv")

@@ -36,14 +36,14 @@ def test_people_are_a_perfect_model_of_people(found) -> None:
     ("system", "low", "high"),
     [("oracle", 0.35, 0.47), ("gpt2_temp05", 0.26, 0.37), ("gpt2", 0.19, 0.30)],
 )
-def test_the_expected_tvd_of_a_perfect_model(found, system: str, low: float, high: float) -> None:
+def test_expected_tvd_of_a_perfect_model(found, system: str, low: float, high: float) -> None:
     perfect = found[system, "tvd"].perfect
     assert perfect.low == pytest.approx(low, abs=0.01)
     assert perfect.high == pytest.approx(high, abs=0.01)
 
 
 @pytest.mark.parametrize("system", SYSTEMS)
-def test_the_true_tvd_lies_between_the_debiased_and_the_plain_one(found, system: str) -> None:
+def test_true_tvd_lies_between_debiased_and_plain_tvd(found, system: str) -> None:
     debiased, plain = (found[system, m].estimate.value for m in ("tvd_debiased", "tvd"))
     assert 0.2 < debiased < plain
 
@@ -71,18 +71,18 @@ def tables(provo_run: Store) -> dict[str, str]:
 
 
 @pytest.mark.parametrize("name", outputs["PROVO_PAGES"])
-def test_tables_on_our_pages(tables: dict[str, str], name: str) -> None:
+def test_documented_tables(tables: dict[str, str], name: str) -> None:
     page = (ROOT / "docs" / name).read_text(encoding="utf-8")
     assert "<!-- provo: " in page
     assert outputs["with_provo_tables"](page, tables) == page, "run docs/outputs.py --provo RUN"
 
 
 def shown(result: Result) -> str:
-    """A number as our pages write it within sentences: .619."""
+    """A number as written in the text of the documentation: .619."""
     return f"{result.estimate.value:.3f}".removeprefix("0")
 
 
-def test_numbers_in_sentences_of_our_pages(found) -> None:
+def test_documented_numbers_in_text(found) -> None:
     readme = (ROOT / "README.md").read_text(encoding="utf-8")
     people, gpt2 = (shown(found[s, "ece_human"]) for s in ("human", "gpt2"))
     assert f"people ({people}) look worse calibrated to people than GPT-2 does ({gpt2})" in readme

@@ -1,4 +1,4 @@
-"""Recorded systems compared on Provo.
+"""Comparison of the recorded systems on Provo.
 
 Origin of the numbers: naive code in this file, straight from the recorded rows: words folded and
 counted, distances by dictionaries, signs flipped one by one. The published tables compare nothing.
@@ -36,7 +36,7 @@ def found(
 
 
 def job_of(provo: Path, folder: Path, models: tuple[str, ...]) -> WordJob:
-    """Systems on the passages that GPT-2 was recorded on: the others would only take time."""
+    """Systems on the passages that GPT-2 was recorded on; the others would only add time."""
     recorded = {passage for passage, _ in rows(provo / "gpt2.jsonl.gz", "samples")}
     with gzip.open(provo / "provo_cloze.jsonl.gz", "rt") as lines:
         kept = [line for line in lines if json.loads(line)["passage"] in recorded]
@@ -119,7 +119,7 @@ def clustered(gaps: dict[Key, float]) -> float:
     return float(np.sqrt(len(sums) / (len(sums) - 1) * (residuals**2).sum()) / len(gaps))
 
 
-def test_who_is_told_from_whom(found) -> None:
+def test_significant_differences_between_systems(found) -> None:
     """Fewer draws raise TVD, so GPT-2 at T=.5 looks worse than it is; squares do not change."""
     assert found["sq_distance", "gpt2", "gpt2_temp05"].p_holm < 0.01
     assert found["sq_distance", "gpt2_temp05", "bloom"].p_holm < 0.01
@@ -154,7 +154,7 @@ def some(counts: dict[str, int], size: int, rng: np.random.Generator) -> dict[st
 
 
 @pytest.mark.long
-def test_the_number_of_draws_does_not_change_overlap_and_squared_distance(cut: Compared) -> None:
+def test_number_of_draws_does_not_change_overlap_and_squared_distance(cut: Compared) -> None:
     """Origin of .766 and .105: all draws of the 797 items, computed by the standard library.
 
     The overlap of a random cut to 10 draws has a standard deviation of .0076, and no bias.
@@ -169,8 +169,8 @@ def test_the_number_of_draws_does_not_change_overlap_and_squared_distance(cut: C
 
 
 @pytest.mark.long
-def test_the_number_of_draws_changes_tvd(cut: Compared) -> None:
-    """TVD takes one and the same system for three different ones."""
+def test_number_of_draws_changes_tvd(cut: Compared) -> None:
+    """By TVD, one and the same system appears to be three different ones."""
     values = [cut.values["tvd"][f"draws{size}"] for size in SIZES]
     assert values[0] - values[1] > 0.04
     assert values[1] - values[2] > 0.01

@@ -95,8 +95,8 @@ def splits_range(provo: Path, out: Path, *overrides: str) -> float:
 
 
 @pytest.mark.long
-def test_shared_splits_scatter_far_more_than_independent_ones(provo: Path, tmp_path: Path) -> None:
-    """Re-seeding for every context scatters the mean TVD by more than a tenth (.392 to .521)."""
+def test_shared_splits_vary_far_more_than_independent_ones(provo: Path, tmp_path: Path) -> None:
+    """Re-seeding for every context varies the mean TVD by more than a tenth (.392 to .521)."""
     assert splits_range(provo, tmp_path / "shared") > 0.1
     assert splits_range(provo, tmp_path / "own", "splits=independent") < 0.01
 
@@ -118,7 +118,7 @@ def test_authors_tvd_of_every_even_context(shared: Path, provo: Path, tmp_path: 
     assert compared > 1500
 
 
-def test_corrected_pools_repeats_and_reports_them(provo_run: Store) -> None:
+def test_corrected_protocol_pools_repeated_rows(provo_run: Store) -> None:
     found = by_name(provo_run)
     assert found["bloom", "tvd"].estimate.n_items == 657
     assert found["bloom", "tvd"].estimate.n_missing == 2687 - 657

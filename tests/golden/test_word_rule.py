@@ -1,4 +1,4 @@
-"""Provo's answers and recordings, read as words.
+"""Provo's answers and recordings, read with the word rule.
 
 Origin: `golden/agreement.json` beside the shared data, computed by other code from case-folded
 words, blank ones left out (`answers=folded`); the number of answers that the word
@@ -53,7 +53,7 @@ def cross(human: Mapping[str, int], model: Mapping[str, int]) -> float:
     return same / (sum(human.values()) * sum(model.values()))
 
 
-def test_the_rule_touches_96_answers(provo: Path) -> None:
+def test_word_rule_changes_96_answers(provo: Path) -> None:
     found, notes = people(provo, Choices())
     assert (
         "the word rule changed 96 of 107,785 answers (12 without punctuation; 9 short" in notes[0]
@@ -86,7 +86,7 @@ def test_agreements_of_folded_words(shared: Path, provo: Path, system: str) -> N
 
 
 @pytest.mark.long
-def test_the_command_prints_the_agreements(shared: Path, provo: Path, cli: Callable) -> None:
+def test_word_command_reproduces_agreements(shared: Path, provo: Path, cli: Callable) -> None:
     models = [f"--model=recorded:{provo / system}.jsonl.gz" for system in SYSTEMS]
     corpus = provo / "provo_cloze.jsonl.gz"
     ran = cli("word", "--corpus", corpus, *models, "--choose", "answers=folded", "--json")

@@ -1,4 +1,4 @@
-"""The client against a real server: `transformers serve` with SmolLM2 on loopback."""
+"""The OpenAI client against a real server: `transformers serve` with SmolLM2 on loopback."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ ITEMS = [Item(str(number), "1", text, ("x",)) for number, text in enumerate(CONT
 
 @pytest.fixture(scope="session")
 def smollm2() -> Path:
-    """The converted model, where it is there already."""
+    """The converted model, if it is cached."""
     if smollm2_is_cached():
         return Path(smollm2_directory())
     for folder in sorted(cache_dir().glob("smollm2-135m-instruct-*")):
@@ -41,7 +41,7 @@ def smollm2() -> Path:
 
 @pytest.fixture(scope="session")
 def url(smollm2: Path, tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
-    """The address of a server of our own on a free port."""
+    """The URL of a server started on a free port."""
     absent = [name for name in NEEDED if find_spec(name) is None]
     if absent:
         fix = 'pip install "transformers[serving]"'
@@ -85,7 +85,7 @@ def _wait_for(address: str, process: subprocess.Popen[bytes], log: Path) -> None
 
 @pytest.fixture(scope="session")
 def model(url: str, smollm2: Path) -> Callable[..., OpenAIModel]:
-    """The served model under options."""
+    """The served model with the given options."""
     return lambda options="", at=url: load(f"{smollm2}@{at}?timeout=120&{options}")
 
 
@@ -94,7 +94,7 @@ def drawn(model: OpenAIModel, ask: Ask, items: list[Item]) -> dict[str, Draws]:
 
 
 @pytest.mark.long
-def test_completions_are_sampled_and_the_same_for_the_same_seed(model: Any) -> None:
+def test_completions_are_sampled_and_reproducible_with_seed(model: Any) -> None:
     asked = model()
     found = drawn(asked, Ask("ancestral", 3, 0), ITEMS)
     assert {len(draws.texts) + draws.failed for draws in found.values()} == {3}
@@ -106,7 +106,7 @@ def test_completions_are_sampled_and_the_same_for_the_same_seed(model: Any) -> N
 
 
 @pytest.mark.long
-def test_decoders_reach_the_server(model: Any) -> None:
+def test_decoder_options_reach_the_server(model: Any) -> None:
     greedy = drawn(model(), Ask("greedy", 1, 0), ITEMS[1:2])
     best = drawn(model(), Ask("top_k=1", 2, 3), ITEMS[1:2])
     assert set(best["1"].texts) == set(greedy["1"].texts)
@@ -114,7 +114,7 @@ def test_decoders_reach_the_server(model: Any) -> None:
 
 
 @pytest.mark.long
-def test_chat_answers_are_counted_in_full(model: Any) -> None:
+def test_chat_counts_sum_to_requested_number(model: Any) -> None:
     asked = model("mode=chat")
     found = drawn(asked, Ask("ancestral", 2, 0), ITEMS[:2])
     assert {sum(draws.counts.values()) + draws.failed for draws in found.values()} == {2}
@@ -126,7 +126,7 @@ def test_chat_answers_are_counted_in_full(model: Any) -> None:
 
 
 @pytest.mark.long
-def test_through_a_faulty_proxy(model: Any, url: str) -> None:
+def test_run_through_faulty_proxy(model: Any, url: str) -> None:
     calm = drawn(model("server=transformers"), Ask("ancestral", 3, 0), ITEMS[:1])
     with serving() as proxy:
         proxy.upstream = url.removesuffix("/v1")
@@ -138,7 +138,7 @@ def test_through_a_faulty_proxy(model: Any, url: str) -> None:
 
 
 @pytest.mark.long
-def test_texts_are_written(url: str, smollm2: Path) -> None:
+def test_texts_are_generated(url: str, smollm2: Path) -> None:
     writer = load_texts(f"{smollm2}@{url}?timeout=120")
     item = TextItem("1", "1", ("There are",), ())
     (texts,) = writer.write([item], Writing(samples=2, max_new_tokens=8))

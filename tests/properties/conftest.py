@@ -1,4 +1,4 @@
-"""A busy machine is no reason for a property to fail: examples have no deadline."""
+"""Hypothesis settings: no deadline, so that a busy machine does not fail a property."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""N-gram distances equal a naive implementation on random texts, and are distances."""
+"""N-gram distances match a naive implementation on random texts, and are distances."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ def naive(left: list[str], right: list[str], order: int) -> float:
 
 @st.composite
 def shaped_inputs(draw: Any) -> tuple[tuple[int, ...], list[list[list[str]]]]:
-    """Numbers of texts by who wrote them, and some inputs of that shape."""
+    """Numbers of texts per source, and some inputs of that shape."""
     sizes = tuple(draw(st.lists(st.integers(0, 3), min_size=1, max_size=4)))
     texts = st.lists(TEXT, min_size=sum(sizes), max_size=sum(sizes))
     return sizes, draw(st.lists(texts, min_size=1, max_size=4))
@@ -42,7 +42,7 @@ def shaped_inputs(draw: Any) -> tuple[tuple[int, ...], list[list[list[str]]]]:
 
 @pytest.mark.parametrize("ladder", LADDERS)
 @given(shaped_inputs(), st.permutations([1, 2, 3, 4]))
-def test_every_distance_is_the_naive_one(
+def test_distances_match_naive(
     ladder: Any, shaped: tuple[tuple[int, ...], list[list[list[str]]]], orders: list[int]
 ) -> None:
     sizes, inputs = shaped
@@ -64,7 +64,9 @@ def test_every_distance_is_the_naive_one(
 
 
 @given(TEXT, TEXT)
-def test_identical_texts_are_0_apart_and_disjoint_ones_1(left: list[str], right: list[str]) -> None:
+def test_identical_texts_have_distance_0_and_disjoint_texts_1(
+    left: list[str], right: list[str]
+) -> None:
     others = [token + "'" for token in right]
     (probe,) = probes([1])
     block = Block(tuple(" ".join(text) for text in (left, left, others)), (3,))
@@ -74,7 +76,7 @@ def test_identical_texts_are_0_apart_and_disjoint_ones_1(left: list[str], right:
 
 
 @given(st.lists(shaped_inputs(), max_size=5))
-def test_a_batch_of_many_shapes_is_each_block_alone(
+def test_batch_of_many_shapes_matches_single_blocks(
     shaped: list[tuple[tuple[int, ...], list[list[list[str]]]]],
 ) -> None:
     blocks = [
@@ -100,7 +102,7 @@ def test_keys_of_any_size_are_sorted(pairs: list[tuple[int, int]]) -> None:
 
 
 @pytest.mark.parametrize("bits", [61, 62])
-def test_keys_and_places_of_63_and_64_bits_are_sorted(bits: int) -> None:
+def test_keys_with_indices_of_63_and_64_bits_are_sorted(bits: int) -> None:
     found = sorted_by(np.array([2**bits, 1, 2**bits]), np.array([0, 0, 1]))
     assert [column.tolist() for column in found] == [[1, 2**bits, 2**bits], [0, 0, 1]]
 

@@ -1,4 +1,4 @@
-"""What holds of the word rules for every text."""
+"""Properties of the word rules that hold for every text."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ words = st.from_regex(r"[a-zé0-9]+(['\u2019-][a-zé0-9]+){0,2}", fullmatch=True
 
 
 @given(texts)
-def test_a_word_is_made_of_letters_digits_and_inner_marks(text: str) -> None:
+def test_words_consist_of_letters_digits_and_inner_punctuation(text: str) -> None:
     word = first_word(text)
     if word is not None:
         assert all(is_word_character(c) or c in JOINERS for c in word)
@@ -37,13 +37,13 @@ def test_a_word_is_made_of_letters_digits_and_inner_marks(text: str) -> None:
 
 
 @given(texts)
-def test_there_is_a_word_exactly_where_there_is_a_letter_or_digit(text: str) -> None:
+def test_word_exists_iff_text_has_letter_or_digit(text: str) -> None:
     letters = [c for c in text if c.isalnum() and c not in JOINERS]
     assert (first_word(text) is None) == (not letters)
 
 
 @given(texts)
-def test_the_rules_are_idempotent(text: str) -> None:
+def test_rules_are_idempotent(text: str) -> None:
     for rule in (first_word, first_word_at_once, first_word_paper):
         word = rule(text)
         if word is not None:
@@ -51,31 +51,31 @@ def test_the_rules_are_idempotent(text: str) -> None:
 
 
 @given(fillers, words, texts)
-def test_what_stands_before_a_word_does_not_matter(before: str, word: str, after: str) -> None:
+def test_leading_non_word_characters_are_ignored(before: str, word: str, after: str) -> None:
     assert first_word(before + word + after) == first_word(word + after)
 
 
 @given(words, st.sampled_from(" \n.,!?\u2014\u00a0😀"), texts)
-def test_what_follows_an_end_does_not_matter(word: str, end: str, after: str) -> None:
+def test_text_after_word_end_is_ignored(word: str, end: str, after: str) -> None:
     assert first_word(word + end + after) == word
 
 
 @given(words, words)
-def test_nothing_is_glued_across_a_newline(one: str, other: str) -> None:
+def test_words_are_not_joined_across_newlines(one: str, other: str) -> None:
     assert first_word(f"{one}\n{other}") == one
     assert first_word(f"\n{one}\n{other}") == one
     assert first_word_paper(f"{one}\n{other}") == first_word_paper(one + other)
 
 
 @given(texts, texts)
-def test_an_ended_word_never_changes(text: str, more: str) -> None:
+def test_ended_word_never_changes(text: str, more: str) -> None:
     span = first_span(text)
     if span is not None and span.ended:
         assert first_span(text + more) == span
 
 
 @given(texts)
-def test_a_word_that_has_not_ended_can_still_grow(text: str) -> None:
+def test_unfinished_word_can_still_grow(text: str) -> None:
     span = first_span(text)
     if span is not None and not span.ended:
         assert first_word(text + "x") != first_word(text)
@@ -83,14 +83,14 @@ def test_a_word_that_has_not_ended_can_still_grow(text: str) -> None:
 
 
 @given(texts)
-def test_conditioning_only_ever_rejects(text: str) -> None:
+def test_conditioning_only_rejects_words(text: str) -> None:
     word = first_word_at_once(text)
     assert word in (None, first_word(text))
     assert (word is None) == (first_word(text.lstrip()[:1]) is None)
 
 
 @given(texts)
-def test_the_papers_rule_leaves_no_space_newline_or_punctuation(text: str) -> None:
+def test_paper_rule_removes_spaces_newlines_and_punctuation(text: str) -> None:
     word = first_word_paper(text)
     if word is not None:
         assert word
@@ -98,7 +98,7 @@ def test_the_papers_rule_leaves_no_space_newline_or_punctuation(text: str) -> No
 
 
 @given(texts)
-def test_normal_forms_are_stable_and_blind_to_case_and_composition(word: str) -> None:
+def test_normal_forms_are_idempotent_and_ignore_case_and_composition(word: str) -> None:
     normal = normalise(word)
     assert normalise(normal) == normal
     assert normalise(unicodedata.normalize("NFC", word)) == normal
@@ -106,5 +106,5 @@ def test_normal_forms_are_stable_and_blind_to_case_and_composition(word: str) ->
 
 
 @given(words)
-def test_normal_forms_are_blind_to_case(word: str) -> None:
+def test_normal_forms_ignore_case(word: str) -> None:
     assert normalise(word.upper()) == normalise(word)

@@ -1,4 +1,4 @@
-"""A toy language pair: every German word has one English word, in the same order."""
+"""Fixture: a toy language pair where every German word has one English word, in the same order."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ def toy_pairs(count: int, seed: int) -> list[SentencePair]:
 
 @pytest.fixture(scope="session")
 def recipe_packages() -> None:
-    """Skip where the packages that cut text into pieces are not installed."""
+    """Skip if the tokenization packages are not installed."""
     for package in ("sacremoses", "subword_nmt"):
         pytest.importorskip(package, reason="pip install -r recipes/multi30k/requirements.txt")
 

@@ -1,4 +1,4 @@
-"""The whole recipe on a toy corpus: what it writes, and what it says of bad input."""
+"""The complete recipe on a toy corpus: output files, and errors for invalid input."""
 
 from __future__ import annotations
 
@@ -68,7 +68,7 @@ def test_rows_and_facts_are_written(folder: Path) -> None:
 
 @pytest.mark.long
 @pytest.mark.usefixtures("recipe_packages")
-def test_a_second_run_and_two_processes_give_the_same_rows(folder: Path) -> None:
+def test_repeated_run_and_two_processes_give_same_rows(folder: Path) -> None:
     command.run(settings(folder))
     first = {p.name: p.read_bytes() for p in (folder / "out").glob("*.npz")}
     again = replace(settings(folder, jobs=2), out=folder / "again")
@@ -78,7 +78,7 @@ def test_a_second_run_and_two_processes_give_the_same_rows(folder: Path) -> None
 
 
 @pytest.mark.parametrize(
-    ("argv", "says"),
+    ("argv", "message"),
     [
         (["--data", "{0}/none"], r"multi30k_train\.de\.gz: there is no such file; check"),
         (["--epochs", "0"], "--epochs is a whole number from 1 up"),
@@ -86,10 +86,10 @@ def test_a_second_run_and_two_processes_give_the_same_rows(folder: Path) -> None
         (["--limit-minutes", "0"], "--limit-minutes is above 0"),
     ],
 )
-def test_bad_use_is_one_sentence(
+def test_invalid_usage_raises_one_line_error(
     folder: Path,
     argv: list[str],
-    says: str,
+    message: str,
     monkeypatch: pytest.MonkeyPatch,
     capsys: pytest.CaptureFixture[str],
 ) -> None:
@@ -101,11 +101,11 @@ def test_bad_use_is_one_sentence(
     err = capsys.readouterr().err
     assert err.startswith("error: ")
     assert err.count("\n") == 1
-    assert re.search(says, err)
+    assert re.search(message, err)
     assert not (folder / "out").exists()
 
 
-def test_a_missing_package_is_one_sentence(
+def test_missing_package_raises_one_line_error(
     folder: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     monkeypatch.setitem(sys.modules, "sacremoses", None)
@@ -121,7 +121,7 @@ def test_a_missing_package_is_one_sentence(
     )
 
 
-def test_the_command_imports_nothing_of_the_command_line() -> None:
+def test_recipe_does_not_import_the_cli() -> None:
     code = (
         "import sys; from multi30k import command, scoring, training;"
         "unwanted = {'typer', 'rich', 'pyarrow', 'sklearn', 'httpx'};"

@@ -1,4 +1,4 @@
-"""Preparing parallel text, and batches of it."""
+"""Preparation of parallel text, and batching."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from aleatoric.types import SentencePair
 GOOD = [SentencePair(str(n), "Ein Hund läuft", "A dog runs") for n in range(4)]
 
 
-def test_training_pairs_of_unequal_length_are_left_out_and_no_test_pair(
+def test_length_filter_applies_only_to_training_pairs(
     toy_data: TranslationData,
 ) -> None:
     unequal = [SentencePair("x", "eins", "one two"), SentencePair("y", "a b", "a b c")]
@@ -28,7 +28,7 @@ def test_training_pairs_of_unequal_length_are_left_out_and_no_test_pair(
 
 
 @pytest.mark.usefixtures("recipe_packages")
-def test_case_does_not_matter_and_every_side_ends() -> None:
+def test_text_is_lowercased_and_eos_is_appended() -> None:
     data = prepare(GOOD, [SentencePair("1", "EIN HUND", "A DOG")], GOOD, merges=50)
     (one,) = data.validation
     assert one.target == (*data.test[0].target[:2], EOS)
@@ -36,18 +36,18 @@ def test_case_does_not_matter_and_every_side_ends() -> None:
 
 
 @pytest.mark.usefixtures("recipe_packages")
-def test_no_pair_left_is_said() -> None:
+def test_empty_training_set_is_reported() -> None:
     with pytest.raises(DataError, match="no training pair is left"):
         prepare([SentencePair("1", "a", "a b c")], GOOD, GOOD)
 
 
 @pytest.mark.usefixtures("recipe_packages")
-def test_a_test_sentence_beyond_the_positions_is_refused() -> None:
+def test_too_long_test_sentence_is_rejected() -> None:
     with pytest.raises(DataError, match="sentence 7 has 1101 subword pieces; split"):
         prepare(GOOD, [SentencePair("7", "ein " * 1100, "a")], GOOD, merges=50)
 
 
-def test_a_saved_encoder_encodes_the_same(toy_data: TranslationData) -> None:
+def test_saved_encoder_round_trip(toy_data: TranslationData) -> None:
     saved = json.loads(json.dumps(asdict(toy_data.encoder.saved())))
     assert Encoder.restored(saved).encode_pairs(GOOD) == toy_data.encoder.encode_pairs(GOOD)
 
@@ -59,7 +59,7 @@ def random_examples(count: int) -> list[Example]:
 
 
 @pytest.mark.parametrize("max_tokens", [40, 100, 1000, 100_000])
-def test_batches_hold_every_pair_once_within_the_limit(max_tokens: int) -> None:
+def test_batches_contain_every_pair_once_within_limit(max_tokens: int) -> None:
     examples = random_examples(200)
     groups = by_length(examples, max_tokens)
     assert sorted(number for group in groups for number in group) == list(range(200))
@@ -69,12 +69,12 @@ def test_batches_hold_every_pair_once_within_the_limit(max_tokens: int) -> None:
     assert all(len(group) % 8 == 0 or len(group) < 8 for group in groups[:-1])
 
 
-def test_a_sentence_longer_than_a_batch_is_refused() -> None:
+def test_sentence_longer_than_a_batch_is_rejected() -> None:
     with pytest.raises(DataError, match="sentence 0 has 31 tokens; raise the limit of 30"):
         by_length([Example("0", (5,) * 30 + (2,), (2,))], 30)
 
 
-def test_a_batch_is_padded_on_the_right_to_a_multiple_of_8() -> None:
+def test_batch_is_right_padded_to_a_multiple_of_8() -> None:
     batch = make_batch(
         [Example("a", (5, 6, 2), (7, 2)), Example("b", (5, 2), (8, 9, 2))], [1, 0], "cpu"
     )
@@ -84,7 +84,7 @@ def test_a_batch_is_padded_on_the_right_to_a_multiple_of_8() -> None:
     assert batch.wanted.tolist() == [[8, 9, 2, *pads], [7, 2, PAD, *pads]]
 
 
-def test_the_order_of_an_epoch_depends_on_seed_and_epoch_alone() -> None:
+def test_epoch_order_depends_only_on_seed_and_epoch() -> None:
     batches = make_batches(random_examples(100), 100, "cpu")
     order = [batch.numbers for batch in shuffled(batches, 1, 2)]
     assert order == [batch.numbers for batch in shuffled(batches, 1, 2)]

@@ -11,16 +11,18 @@ from pathlib import Path
 import pytest
 from multi30k.data import prepare
 
-from aleatoric.data import parallel
+from aleatoric.data import documents
 from aleatoric.studies.e_ece_paper import RECIPE_ROWS, read_rows
 
 
 @pytest.mark.long
 @pytest.mark.usefixtures("recipe_packages")
-def test_the_papers_sizes(shared: Path) -> None:
+def test_prepared_data_has_sizes_of_the_paper(shared: Path) -> None:
     folder = shared / "data" / "parallel"
     train, validation, test = (
-        parallel.load(*(folder / f"multi30k_{split}.{side}.gz" for side in ("de", "en"))).items
+        documents.load_parallel(
+            *(folder / f"multi30k_{split}.{side}.gz" for side in ("de", "en"))
+        ).items
         for split in ("train", "val", "test2016")
     )
     data = prepare(train, validation, test)

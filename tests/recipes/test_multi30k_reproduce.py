@@ -1,4 +1,4 @@
-"""What the recipe writes, read by `aleatoric reproduce e-ece` and by `aleatoric token`."""
+"""Output of the recipe, read by `aleatoric reproduce e-ece` and by `aleatoric token`."""
 
 from __future__ import annotations
 
@@ -42,7 +42,7 @@ def made(recipe_packages: None, tmp_path_factory: pytest.TempPathFactory) -> Pat
 
 @pytest.fixture
 def installed(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Make the entry points of the recipe known, as `pip install ./recipes/multi30k` does."""
+    """Register the entry points of the recipe, as `pip install ./recipes/multi30k` does."""
     groups = tomllib.loads((RECIPE / "pyproject.toml").read_text())["project"]["entry-points"]
     points = [
         EntryPoint(name, value, group)
@@ -64,7 +64,7 @@ def test_every_table_is_printed(cli: Callable, made: Path) -> None:
 
 
 @pytest.mark.usefixtures("installed")
-def test_the_checkpoint_reads_pairs_as_the_recipe_does(cli: Callable, made: Path) -> None:
+def test_token_command_on_checkpoint_matches_recipe_rows(cli: Callable, made: Path) -> None:
     """The token command on the recipe's weights gives the numbers of the recipe's own rows."""
     sides = ",".join(str(made / "data" / f"multi30k_test2016.{s}.gz") for s in ("de", "en"))
     ran = cli(
@@ -92,7 +92,7 @@ def test_the_checkpoint_reads_pairs_as_the_recipe_does(cli: Callable, made: Path
 
 
 @pytest.mark.usefixtures("installed")
-def test_weights_that_are_not_there_are_one_sentence(cli: Callable, tmp_path: Path) -> None:
+def test_missing_weights_raise_one_line_error(cli: Callable, tmp_path: Path) -> None:
     for name, text in (("few.de", "Ein Hund.\n"), ("few.en", "A dog.\n")):
         (tmp_path / name).write_text(text)
     corpus = f"parallel:{tmp_path / 'few.de'},{tmp_path / 'few.en'}"

@@ -1,4 +1,4 @@
-"""Rows of a test set against a naive computation, one sentence and one token at a time."""
+"""Rows of a test set compared with a naive implementation, one token at a time."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ def rows(toy_data: TranslationData, models: tuple[TranslationModel, TranslationM
 
 
 def naive_probs(model: TranslationModel, data: TranslationData) -> list[list[NDArray[np.float64]]]:
-    """The distribution at every target position, the prefix read afresh for each."""
+    """The distribution at every target position, with a separate forward pass for each prefix."""
     found = []
     for example in data.test:
         source = torch.tensor([example.source])
@@ -64,7 +64,7 @@ def naive_scheme(probs: NDArray[np.float64], scheme: str) -> NDArray[np.float64]
     return total
 
 
-def test_rows_are_those_of_a_naive_computation(
+def test_rows_match_naive(
     toy_data: TranslationData,
     models: tuple[TranslationModel, TranslationModel],
     rows: Columns,
@@ -94,20 +94,20 @@ def test_rows_are_those_of_a_naive_computation(
     assert row == len(rows["token"])
 
 
-def test_every_sentence_ends_with_its_end(toy_data: TranslationData, rows: Columns) -> None:
+def test_every_sentence_ends_with_eos(toy_data: TranslationData, rows: Columns) -> None:
     last = np.append(np.diff(rows["sentence"]) > 0, True)
     assert set(rows["token"][last]) == {EOS}
     assert last.sum() == len(toy_data.test)
     assert EOS not in rows["token"][~last]
 
 
-def test_greedy_is_the_plain_ece(rows: Columns) -> None:
+def test_greedy_scheme_matches_ece(rows: Columns) -> None:
     np.testing.assert_allclose(rows["p_greedy"], rows["p_hat"], rtol=1e-6)
     np.testing.assert_array_equal(rows["a_greedy"], rows["a_hat"])
     np.testing.assert_array_equal(rows["draw_a_greedy"], rows["a_hat"])
 
 
-def test_batches_change_no_row_and_no_draw(
+def test_rows_and_draws_do_not_depend_on_batch_size(
     toy_data: TranslationData,
     models: tuple[TranslationModel, TranslationModel],
     rows: Columns,
@@ -120,10 +120,10 @@ def test_batches_change_no_row_and_no_draw(
 
 
 @pytest.mark.long
-def test_draws_follow_the_scheme(
+def test_draws_match_scheme_in_expectation(
     toy_data: TranslationData, models: tuple[TranslationModel, TranslationModel]
 ) -> None:
-    """Means over many draws are the expectations beside them."""
+    """Means over many draws match the stored expectations."""
     runs = [rows_of(*models, toy_data.test, seed, SCHEMES) for seed in range(200)]
     for scheme in SCHEMES:
         for drawn, exact in (("draw_p", "p"), ("draw_a", "a")):
@@ -134,7 +134,7 @@ def test_draws_follow_the_scheme(
         assert min(run[f"draw_scheme_p_{scheme}"].min() for run in runs) > 0
 
 
-def test_heads_hold_every_probability_from_the_threshold_up(
+def test_heads_contain_every_probability_above_threshold(
     toy_data: TranslationData, models: tuple[TranslationModel, TranslationModel]
 ) -> None:
     model = models[0]
@@ -154,7 +154,7 @@ def test_heads_hold_every_probability_from_the_threshold_up(
         assert by_place[0, 0, token] == pytest.approx(first[token], rel=1e-4)
 
 
-def test_rows_survive_a_file(rows: Columns, tmp_path: Path) -> None:
+def test_rows_round_trip_through_file(rows: Columns, tmp_path: Path) -> None:
     write_rows(tmp_path / "out" / "rows.npz", rows)
     again = read_rows(tmp_path / "out" / "rows.npz")
     assert list(again) == list(rows)
@@ -164,7 +164,7 @@ def test_rows_survive_a_file(rows: Columns, tmp_path: Path) -> None:
     assert again["p_hat"].dtype == np.float32
 
 
-def test_a_file_of_something_else_is_refused(tmp_path: Path) -> None:
+def test_file_without_rows_is_rejected(tmp_path: Path) -> None:
     (tmp_path / "rows.npz").write_bytes(b"not a zip")
     with pytest.raises(DataError, match=r"rows\.npz: holds no token rows"):
         read_rows(tmp_path / "rows.npz")

@@ -1,4 +1,4 @@
-"""The recipe: it learns, it is deterministic, and it is the schedule and the loss it says."""
+"""Training: it learns, is deterministic, and uses the documented schedule and loss."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ def trained(toy_data: TranslationData, small: Shape) -> Trained:
     return train(toy_data, SHORT, small)
 
 
-def test_three_epochs_lower_the_loss_and_raise_the_accuracy(trained: Trained) -> None:
+def test_loss_falls_and_accuracy_rises_over_three_epochs(trained: Trained) -> None:
     losses = [epoch.train_loss for epoch in trained.history]
     assert losses[0] > losses[1] > losses[2]
     first, last = trained.history[0].validation, trained.history[-1].validation
@@ -43,7 +43,7 @@ def test_three_epochs_lower_the_loss_and_raise_the_accuracy(trained: Trained) ->
     assert last.accuracy > first.accuracy
 
 
-def test_the_same_seed_gives_the_same_weights_and_another_does_not(
+def test_weights_are_determined_by_seed(
     trained: Trained, toy_data: TranslationData, small: Shape
 ) -> None:
     torch.manual_seed(12345)  # what others drew before must not matter
@@ -55,7 +55,7 @@ def test_the_same_seed_gives_the_same_weights_and_another_does_not(
     assert not torch.equal(trained.weights["last"][table], other.weights["last"][table])
 
 
-def test_training_leaves_the_callers_random_state_alone(
+def test_training_does_not_change_global_random_state(
     toy_data: TranslationData, small: Shape
 ) -> None:
     torch.manual_seed(0)
@@ -65,7 +65,7 @@ def test_training_leaves_the_callers_random_state_alone(
     assert torch.equal(torch.rand(3), expected)
 
 
-def test_a_stopped_run_repeated_with_its_number_of_epochs_is_the_same(
+def test_time_limited_run_matches_run_with_same_epochs(
     trained: Trained, toy_data: TranslationData, small: Shape
 ) -> None:
     stopped = train(toy_data, replace(SHORT, limit_minutes=1e-9), small)
@@ -73,7 +73,7 @@ def test_a_stopped_run_repeated_with_its_number_of_epochs_is_the_same(
     assert stopped.history[0].validation == trained.history[0].validation
 
 
-def test_the_best_epochs_are_kept(toy_data: TranslationData, small: Shape) -> None:
+def test_best_epochs_are_kept(toy_data: TranslationData, small: Shape) -> None:
     seen: list[Epoch] = []
     kept = train(toy_data, replace(SHORT, epochs=5, peak_rate=0.05), small, seen.append)
     assert tuple(seen) == kept.history
@@ -86,7 +86,7 @@ def test_the_best_epochs_are_kept(toy_data: TranslationData, small: Shape) -> No
     assert validate(model, batches, 0.1).loss == pytest.approx(best.loss, abs=1e-6)
 
 
-def test_weights_survive_a_file(
+def test_weights_round_trip_through_file(
     trained: Trained, toy_data: TranslationData, small: Shape, tmp_path: Path
 ) -> None:
     save(trained.weights["last"], tmp_path / "a" / "model.safetensors")
@@ -96,14 +96,14 @@ def test_weights_survive_a_file(
 
 
 @pytest.mark.parametrize("step", [1, 10, 3999, 4000, 4001, 16_000])
-def test_the_schedule_is_fairseqs_formula(step: int) -> None:
+def test_schedule_matches_fairseq_formula(step: int) -> None:
     warm = 5e-4 * step / 4000
     declining = 5e-4 * math.sqrt(4000) * step**-0.5
     expected = warm if step < 4000 else declining
     assert learning_rate(step, 5e-4, 4000) == pytest.approx(expected, rel=1e-12)
 
 
-def test_the_loss_is_the_mean_over_real_tokens_with_smoothing_over_the_vocabulary() -> None:
+def test_loss_is_mean_over_tokens_with_label_smoothing() -> None:
     logits = torch.randn(2, 3, 7, generator=torch.Generator().manual_seed(0))
     wanted = torch.tensor([[4, 5, PAD], [6, PAD, PAD]])
     terms = []
@@ -115,7 +115,7 @@ def test_the_loss_is_the_mean_over_real_tokens_with_smoothing_over_the_vocabular
     assert smoothed_loss(logits, wanted, 0.1).item() == pytest.approx(expected.item(), rel=1e-6)
 
 
-def test_padding_changes_no_logit(toy_data: TranslationData) -> None:
+def test_padding_does_not_change_logits(toy_data: TranslationData) -> None:
     torch.manual_seed(0)
     model = TranslationModel(len(toy_data.source), len(toy_data.target), Shape(2, 32, 4, 64)).eval()
     order = sorted(range(20), key=lambda n: len(toy_data.test[n].target))
@@ -130,7 +130,7 @@ def test_padding_changes_no_logit(toy_data: TranslationData) -> None:
     torch.testing.assert_close(padded[0, :real], expected[0, :real], rtol=1e-5, atol=1e-5)
 
 
-def test_a_later_token_changes_no_earlier_logit(toy_data: TranslationData) -> None:
+def test_later_tokens_do_not_change_earlier_logits(toy_data: TranslationData) -> None:
     torch.manual_seed(0)
     model = TranslationModel(len(toy_data.source), len(toy_data.target), Shape(2, 32, 4, 64)).eval()
     source, given = torch.tensor([[5, 6, 2]]), torch.tensor([[2, 5, 6, 7]])
@@ -141,7 +141,7 @@ def test_a_later_token_changes_no_earlier_logit(toy_data: TranslationData) -> No
     assert not torch.allclose(a[:, 3], b[:, 3])
 
 
-def test_the_default_shape_has_the_parameters_of_the_iwslt_configuration() -> None:
+def test_default_model_has_size_of_iwslt_configuration() -> None:
     with torch.device("meta"):
         model = TranslationModel(7072, 5184)
     attention, ffn, norm = 4 * (512 * 512 + 512), 2 * 512 * 1024 + 1024 + 512, 2 * 512
@@ -151,7 +151,7 @@ def test_the_default_shape_has_the_parameters_of_the_iwslt_configuration() -> No
 
 
 @pytest.mark.long
-def test_a_model_that_has_learned_translates(toy_data: TranslationData, small: Shape) -> None:
+def test_trained_model_translates(toy_data: TranslationData, small: Shape) -> None:
     trained = train(toy_data, replace(SHORT, epochs=25), small)
     model = restored(trained.weights["loss"], toy_data, small)
     assert bleu_of(model, toy_data.test, toy_data.target, "cpu") > 90

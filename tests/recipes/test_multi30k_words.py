@@ -1,4 +1,4 @@
-"""Moses words as the recipe gets them from sacremoses: each rule once."""
+"""Moses tokenization through sacremoses: each rule once."""
 
 from __future__ import annotations
 
@@ -30,5 +30,5 @@ pytest.importorskip("sacremoses", reason="pip install sacremoses")
         ("en", "", ""),
     ],
 )
-def test_words(language: Language, text: str, words: str) -> None:
+def test_moses_tokenization_rules(language: Language, text: str, words: str) -> None:
     assert tokenise(text, language) == words.split()

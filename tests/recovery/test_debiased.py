@@ -1,4 +1,4 @@
-"""What debiased estimators claim: 0 for a perfect model, never above the truth on average."""
+"""Debiased estimators: zero for a perfect model, and never above the truth on average."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ SIZES = [(5, 10), (20, 20), (40, 40), (40, 1000), (100, 1000)]
 
 
 @pytest.mark.parametrize(("n_human", "n_model"), SIZES)
-def test_a_perfect_model_scores_nothing_at_any_size(n_human: int, n_model: int) -> None:
+def test_perfect_model_scores_zero_at_any_sample_size(n_human: int, n_model: int) -> None:
     design = Design(n_human, n_model, perfect=True)
     drawn = simulate(design, 200, stream(0, "perfect", n_human, n_model))
     found = leave_pair_out(drawn.people, drawn.model)
@@ -25,9 +25,7 @@ def test_a_perfect_model_scores_nothing_at_any_size(n_human: int, n_model: int) 
 
 
 @pytest.mark.parametrize(("n_human", "n_model"), SIZES)
-def test_the_true_distance_lies_between_the_debiased_and_the_plain(
-    n_human: int, n_model: int
-) -> None:
+def test_true_distance_lies_between_debiased_and_plain(n_human: int, n_model: int) -> None:
     drawn = simulate(Design(n_human, n_model), 200, stream(1, "far", n_human, n_model))
     truth = (np.abs(drawn.human_truth - drawn.model_truth).sum(axis=1) / 2).mean()
     debiased = leave_pair_out(drawn.people, drawn.model)
@@ -37,7 +35,7 @@ def test_the_true_distance_lies_between_the_debiased_and_the_plain(
 
 
 def naive(people: list[str], draws: list[str]) -> float:
-    """Every pair left out by hand, the set of words learnt from the rest."""
+    """Leave out each pair and fit the set of words on the rest."""
     total = 0.0
     for i in range(len(people)):
         for j in range(len(draws)):
@@ -58,7 +56,7 @@ def once(answers: list[str]) -> int:
 
 
 @pytest.mark.parametrize("seed", range(20))
-def test_leaving_pairs_out_is_the_naive_one(seed: int) -> None:
+def test_leave_one_pair_out_matches_naive(seed: int) -> None:
     rng = np.random.default_rng(seed)
     people = [str(i) for i in rng.geometric(0.3, rng.integers(2, 9))]
     draws = [str(i) for i in rng.geometric(0.4, rng.integers(2, 9))]
@@ -66,7 +64,7 @@ def test_leaving_pairs_out_is_the_naive_one(seed: int) -> None:
     assert tvd_debiased(Pair("i", "g", *sides)) == pytest.approx(naive(people, draws), abs=1e-9)
 
 
-def test_against_an_exact_model_each_person_is_left_out() -> None:
+def test_exact_perfect_model_scores_zero() -> None:
     rng, probs = np.random.default_rng(0), np.array([0.5, 0.3, 0.2])
     words = ("a", "b", "c")
     exact = Categorical(words, tuple(probs.tolist()))
@@ -88,8 +86,8 @@ def test_debiased_ece_of_calibrated_answers_is_smaller_than_ece() -> None:
     assert debiased.defined(sums) == 300
 
 
-def test_variance_parts_are_those_of_repeating_the_study() -> None:
-    """People drawn anew, the model drawn anew, or both: the parts say how much the mean moves."""
+def test_variance_components_match_repeated_studies() -> None:
+    """Resample people, the model, or both: the components predict the variance of the mean."""
     design = Design(40, 40)
     base = simulate(design, 30, stream(3, "base"))
     rng = stream(3, "again")

@@ -1,4 +1,4 @@
-"""Exact and sampled distances of a real model on real contexts differ by the sampling noise."""
+"""Exact and sampled distances of a real model differ only by the expected sampling noise."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ CONTEXTS, SAMPLES, TIMES = 120, 30, 300
 
 
 def people_of(provo: Path) -> list[tuple[str, dict[str, float]]]:
-    """The first contexts of Provo with people's shares."""
+    """The first contexts of Provo with human shares."""
     found = []
     with gzip.open(provo / "provo_cloze.jsonl.gz", "rt", encoding="utf-8") as file:
         for line, _ in zip(file, range(CONTEXTS), strict=False):
@@ -55,7 +55,7 @@ def sampled_distances(
 
 
 @pytest.mark.long
-def test_sampling_adds_the_distance_that_its_noise_predicts(provo):
+def test_sampled_distance_exceeds_exact_by_predicted_noise(provo):
     lm = load_smollm2(device="cpu")
     vocabulary = Vocabulary(lm.pieces)
     people = people_of(provo)

@@ -1,4 +1,4 @@
-"""Tests at the level .05 on simulations without a difference: about that many find one.
+"""False positive rate and power of the tests at level .05 on simulated data.
 
 A small fixed-seed version; `python -m benchmarks.false_positives` is the large one.
 """
@@ -48,7 +48,7 @@ def known(rng: np.random.Generator, planted: bool) -> float:
 
 
 @pytest.mark.parametrize("simulation", sampled([systems, samples, known], [systems]))
-def test_a_test_finds_nothing_where_nothing_is_and_something_where_it_is(
+def test_tests_have_nominal_false_positive_rate_and_power(
     simulation: Simulation,
 ) -> None:
     rates = [

@@ -1,4 +1,4 @@
-"""A tiny model trained on people with a known truth: soft labels lead to it, the text does not."""
+"""A tiny model trained on people with a known truth: soft labels recover it, text does not."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ EPOCHS = 20
 
 
 @pytest.mark.long
-def test_soft_labels_lead_to_the_known_distribution_and_text_alone_not_as_near(
+def test_soft_labels_recover_known_distribution_better_than_text(
     tmp_path: Path,
 ) -> None:
     lm = words_lm(layers=1)

@@ -1,6 +1,6 @@
-"""A small, fixed-seed form of `benchmarks/coverage.py`, with the noise of few simulations allowed.
+"""A small fixed-seed version of `benchmarks/coverage.py`, with tolerance for few simulations.
 
-The bounds are three standard errors of a share of .95 from the .92 and .98 that are promised.
+The bounds are the documented .92 and .98, plus or minus three standard errors of a share of .95.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ METRICS = ("sq_distance", "overlap", "energy", "tvd", "log_loss")
 
 
 @pytest.mark.parametrize("passages", sampled([5, 30], [5]))
-def test_default_intervals_hold_the_truth(passages: int) -> None:
+def test_default_intervals_have_nominal_coverage(passages: int) -> None:
     design = Design(20, 40, passages, temperature_shape=64.0, elsewhere=0.3)
     found = list(coverage(design, N_SIMULATIONS, 1, N_REPLICATES, metrics=METRICS))
     assert [one.metric for one in found] == list(METRICS)
@@ -27,8 +27,8 @@ def test_default_intervals_hold_the_truth(passages: int) -> None:
 
 
 @pytest.mark.long
-def test_with_few_groups_the_t_interval_covers_more_and_is_narrower() -> None:
-    """More than the percentile interval; narrower than the studentised one."""
+def test_t_interval_covers_more_and_is_narrower_with_few_groups() -> None:
+    """More than the percentile interval; narrower than the bootstrap-t interval."""
     design = Design(20, 40, passages=6)
     methods = ("auto", "studentised", "percentile")
     found = {
@@ -44,8 +44,8 @@ PEOPLE_METRICS = ("sq_distance", "overlap", "agreement_H", "agreement_C", "log_l
 
 
 @pytest.mark.long
-def test_two_way_intervals_hold_the_truth_of_a_panel() -> None:
-    """40 people answer all of 20 passages, each with their own habits."""
+def test_two_way_intervals_have_nominal_coverage_for_a_panel() -> None:
+    """40 participants with individual biases answer all of 20 passages."""
     found = panel_held(Panel(shape=2.0))
     for metric in PEOPLE_METRICS:
         assert found[metric, TWO_WAY] >= 0.95 - NOISE, metric
@@ -54,8 +54,8 @@ def test_two_way_intervals_hold_the_truth_of_a_panel() -> None:
 
 
 @pytest.mark.long
-def test_two_way_intervals_hold_the_truth_of_people_with_extreme_habits() -> None:
-    """Intervals over passages alone hold it less than half of the time.
+def test_two_way_intervals_cover_with_strong_participant_effects() -> None:
+    """Intervals over passages alone cover the truth less than half of the time.
 
     The skewed distributions of `sq_distance` and `overlap` are covered less than .95 here
     (`docs/intervals.md`), but far more often than over passages alone.
@@ -83,7 +83,7 @@ def panel_held(panel: Panel) -> dict[tuple[str, str], float]:
         pytest.param(Documents(20, sharpness=0.8), 0.95, 1.0, marks=pytest.mark.long),
     ],
 )
-def test_calibration_is_judged_at_its_level(design: Documents, least: float, most: float) -> None:
+def test_calibration_test_has_nominal_level(design: Documents, least: float, most: float) -> None:
     """Rejections of calibrated models, and intervals without the true error: at most 5%.
 
     .153 is three standard errors above .05 with as many texts.

@@ -1,4 +1,4 @@
-"""The planner on simulated corpora: it predicts the standard errors that simulated runs show."""
+"""The planner predicts the standard errors of simulated runs."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ SIMULATED_GROUPS, PILOT_GROUPS = 1000, 120
 
 
 def world(number: int, groups: int, temperature: float) -> Iterator[tuple[str, str, list]]:
-    """Contexts of groups that are alike inside, with people's and the model's Zipf-like truth."""
+    """Contexts in homogeneous groups, with Zipf-like human and model distributions."""
     for place in range(groups * CONTEXTS):
         group = f"world{number}group{place // CONTEXTS}"
         context = f"{group} context{place}"
@@ -75,9 +75,7 @@ def test_predicted_standard_errors_are_within_15_percent(temperature: float) -> 
 
 
 @pytest.mark.long
-def test_on_provo_the_pilots_own_design_has_the_bootstraps_error(
-    provo: Path, tmp_path: Path
-) -> None:
+def test_predicted_error_of_provo_design_matches_bootstrap(provo: Path, tmp_path: Path) -> None:
     models = (f"recorded:{provo / 'gpt2_temp05.jsonl.gz'}",)
     with gzip.open(provo / "provo_cloze.jsonl.gz", "rt") as lines:
         kept = [line for line in lines if json.loads(line)["passage"] <= N_PASSAGES]
@@ -85,7 +83,7 @@ def test_on_provo_the_pilots_own_design_has_the_bootstraps_error(
     with run_job(WordJob(f"provo:{tmp_path / 'corpus.jsonl'}", models), tmp_path / "run") as store:
         found = next(r for r in results(store) if r.system != "oracle" and r.metric == "tvd")
         source = pilot_source(store, None, None, None, False, 0)
-        (row,) = make_plan(source, Target(), Grid((40,), (40,), (source.groups,))).rows
+        (row,) = make_plan(source, Target(), Grid((40,), (40,), (source.around.groups,))).rows
     interval = found.estimate.interval
     assert interval is not None
     bootstrapped = (interval.high - interval.low) / (2 * t_quantile(0.975, N_PASSAGES - 1))
@@ -94,7 +92,7 @@ def test_on_provo_the_pilots_own_design_has_the_bootstraps_error(
 
 
 @pytest.mark.long
-def test_planned_power_is_the_share_of_runs_that_see_the_difference(tmp_path: Path) -> None:
+def test_planned_power_matches_simulated_power(tmp_path: Path) -> None:
     """Two systems of a pilot; runs of the planned size find the difference as often as promised."""
     job = WordJob(
         "simulated:contexts=1500,people=20,passage=10", ("toy:temperature=0.5", "toy"), samples=20

@@ -1,7 +1,7 @@
 """The truth ranks first by squared distance and overlap at every sample size, and not by TVD.
 
 Simulated contexts have Zipf-like truths; people are drawn from the truth, and models are the truth
-itself and sharper versions of it. Everybody is drawn with the same uniform numbers where possible,
+itself and sharper versions of it. All samples use the same uniform numbers where possible,
 so that differences between models are not noise.
 """
 
@@ -60,7 +60,7 @@ def overlap(found: dict[str, np.ndarray]) -> float:
 
 @pytest.mark.parametrize("n", sampled(PEOPLE, [40]))
 @pytest.mark.parametrize("m", sampled(DRAWS, [10, None]))
-def test_the_truth_ranks_first_by_squared_distance_and_overlap(people, models, n, m) -> None:
+def test_truth_ranks_first_by_squared_distance_and_overlap(people, models, n, m) -> None:
     found = {t: statistics(people[n], own, m) for t, own in models.items()}
     squares = {t: own["sq_distance"].mean() for t, own in found.items()}
     overlaps = {t: overlap(own) for t, own in found.items()}
@@ -70,7 +70,7 @@ def test_the_truth_ranks_first_by_squared_distance_and_overlap(people, models, n
 
 @pytest.mark.parametrize("n", sampled(PEOPLE, [40]))
 @pytest.mark.parametrize("m", sampled(DRAWS, [10, None]))
-def test_the_truth_has_distance_0_and_overlap_1_at_any_sample_size(people, models, n, m) -> None:
+def test_truth_has_distance_0_and_overlap_1_at_any_sample_size(people, models, n, m) -> None:
     found = statistics(people[n], models[1.0], m)
     error = found["sq_distance"].std() / np.sqrt(N_CONTEXTS)
     assert abs(found["sq_distance"].mean()) < 4 * error
@@ -79,7 +79,7 @@ def test_the_truth_has_distance_0_and_overlap_1_at_any_sample_size(people, model
 
 @pytest.mark.parametrize(("n", "temperature"), [(40, 0.9), (20, 0.7), (10, 0.7)])
 def test_tvd_prefers_a_model_that_is_sharper_than_the_truth(people, models, n, temperature) -> None:
-    """TVD to n people is an improper score: this is why it does not lead."""
+    """TVD to n people is an improper score, so it is not the leading metric."""
     truth, sharper = (statistics(people[n], models[t], None)["tvd"] for t in (1.0, temperature))
     assert sharper.mean() < truth.mean()
 

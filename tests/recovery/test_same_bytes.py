@@ -1,4 +1,4 @@
-"""The same seed gives the same bytes, whatever else is in the run."""
+"""The same seed gives the same bytes, independent of other items and systems in the run."""
 
 from __future__ import annotations
 
@@ -17,19 +17,19 @@ def exported(tmp_path: Path, name: str, contexts: int = 60, **options: object) -
     return (tmp_path / f"{name}.csv").read_text().splitlines()
 
 
-def test_repeating_a_run_repeats_its_bytes(tmp_path: Path) -> None:
+def test_repeated_run_gives_same_bytes(tmp_path: Path) -> None:
     first = exported(tmp_path, "a", models=("toy",), seed=3)
     assert first == exported(tmp_path, "b", models=("toy",), seed=3)
     assert first != exported(tmp_path, "c", models=("toy",), seed=4)
 
 
-def test_items_do_not_depend_on_what_else_is_scored(tmp_path: Path) -> None:
+def test_items_do_not_depend_on_other_items_or_systems(tmp_path: Path) -> None:
     small = exported(tmp_path, "a", models=("toy",))
     large = exported(tmp_path, "b", contexts=110, models=("toy:temperature=2", "toy"))
     assert set(small) <= set(large)
 
 
-def test_scoring_again_changes_nothing(tmp_path: Path) -> None:
+def test_rescoring_does_not_change_bytes(tmp_path: Path) -> None:
     from aleatoric.levels.word import score_word
 
     first = exported(tmp_path, "a", models=("toy",))
@@ -39,6 +39,6 @@ def test_scoring_again_changes_nothing(tmp_path: Path) -> None:
     assert (tmp_path / "again.csv").read_text().splitlines() == first
 
 
-def test_repeating_the_command_continues_the_run(tmp_path: Path) -> None:
+def test_repeated_command_resumes_the_run(tmp_path: Path) -> None:
     first = exported(tmp_path, "a", models=("toy",))
     assert exported(tmp_path, "a", models=("toy",)) == first

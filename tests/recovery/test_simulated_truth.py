@@ -1,4 +1,4 @@
-"""Simulated people and models whose truth is known: estimates must find it."""
+"""Simulated people and models with a known truth, which the estimates must recover."""
 
 from __future__ import annotations
 
@@ -68,12 +68,12 @@ def test_squared_distance_is_unbiased_at_any_size(
     assert found.estimate.value == pytest.approx(expected, abs=4 * noise)
 
 
-def test_a_perfect_model_has_no_squared_distance(tmp_path: Path) -> None:
+def test_perfect_model_has_no_squared_distance(tmp_path: Path) -> None:
     found = estimate(tmp_path, "sq_distance", 40, 40, "toy")
     assert abs(found) < 0.005
 
 
-def test_ranking_by_tvd_finds_the_truth_where_ece_does_not(tmp_path: Path) -> None:
+def test_tvd_ranks_the_truth_first_where_ece_does_not(tmp_path: Path) -> None:
     models = ("toy", "toy:temperature=0.5", "toy:temperature=2")
     job = WordJob(f"simulated:contexts={CONTEXTS},people=40", models, samples=40)
     with run_job(job, tmp_path / "run") as store:

@@ -1,4 +1,4 @@
-"""The text level on generators whose relation to people is known."""
+"""The text level on generators with a known relation to people."""
 
 from __future__ import annotations
 
@@ -53,8 +53,8 @@ def scored(folder: Path, people: Written, **systems: Written) -> tuple[Results, 
         return results(store), notes(store)
 
 
-def said(results: Results) -> dict[str, set[tuple[str, str]]]:
-    """System -> its verdicts over all probes."""
+def verdicts_of(results: Results) -> dict[str, set[tuple[str, str]]]:
+    """Verdicts over all probes, per system."""
     found: dict[str, set[tuple[str, str]]] = {}
     for one in verdicts(results):
         found.setdefault(one.system, set()).add((one.closeness, one.variability))
@@ -62,7 +62,7 @@ def said(results: Results) -> dict[str, set[tuple[str, str]]]:
 
 
 def texts_of(rng: np.random.Generator, item: int, n: int, temperature: float = 1.0) -> list[str]:
-    """Texts of six words from an input's own distribution, at a temperature of the truth."""
+    """Texts of six words from the input's true distribution at a temperature."""
     truth = stream(11, "truth", item).permutation((1.0 + np.arange(len(WORDS))) ** -1.0)
     weights = truth ** (1 / temperature)
     drawn = rng.choice(len(WORDS), (n, 6), p=weights / weights.sum())
@@ -100,7 +100,7 @@ def test_energy_ranks_the_truth_first(n_people: int, n_generations: int) -> None
     assert variability["T=0.6"] < variability["T=0.8"] < 0 < variability["T=1.25"]
 
 
-def test_a_perfect_generator_and_two_that_are_not(tmp_path: Path) -> None:
+def test_perfect_generator_is_distinguished_from_imperfect_ones(tmp_path: Path) -> None:
     people = written("people", 10)
     systems = {
         "perfect": written("perfect", 10),
@@ -108,16 +108,16 @@ def test_a_perfect_generator_and_two_that_are_not(tmp_path: Path) -> None:
         "flatter": written("flatter", 10, 2.0),
     }
     results, notes = scored(tmp_path, people, **systems)
-    assert said(results) == {
+    assert verdicts_of(results) == {
         "perfect": {(CLOSE, ALIKE)},
         "sharper": {(DIFFERS, LESS)},
         "flatter": {(DIFFERS, MORE)},
     }
-    assert not any(result.as_dict().get("excess") for result in results)
+    assert not any(result.to_dict().get("excess") for result in results)
     assert not any("length" in note for note in notes)
 
 
-def test_people_held_out_are_a_perfect_generator(tmp_path: Path, shared: Path) -> None:
+def test_held_out_references_act_as_a_perfect_generator(tmp_path: Path, shared: Path) -> None:
     """Five of ASSET's ten references against the other five."""
     people, held_out = {}, {}
     path = shared / "data" / "multiref" / "asset_valid.jsonl.gz"
@@ -127,24 +127,24 @@ def test_people_held_out_are_a_perfect_generator(tmp_path: Path, shared: Path) -
         own = stream(2, "held out", row["id"]).permutation(row["references"]).tolist()
         people[f"{row['id']}"], held_out[f"{row['id']}"] = own[:5], own[5:]
     results, notes = scored(tmp_path, people, held_out=held_out)
-    assert said(results) == {"held_out": {(CLOSE, ALIKE)}}
+    assert verdicts_of(results) == {"held_out": {(CLOSE, ALIKE)}}
     for result in results:
         if result.metric.startswith("energy/"):
             interval = result.estimate.interval
             assert interval is not None
             assert interval.low <= 0 <= interval.high
-    assert not any(result.as_dict().get("excess") for result in results)
+    assert not any(result.to_dict().get("excess") for result in results)
     assert not any("lengths differ" in note for note in notes)
 
 
 @pytest.mark.parametrize("sentence", [SENTENCE, "No .", " ".join([SENTENCE] * 9)])
-def test_a_parrot_varies_less_than_people(tmp_path: Path, sentence: str) -> None:
+def test_constant_generator_varies_less_than_people(tmp_path: Path, sentence: str) -> None:
     """One sentence for every input, and one sentence per input; of any length."""
     people = written("people", 10, n_items=30)
     parrot = {i: [sentence] * 10 for i in people}
     repeater = {i: [own[0]] * 10 for i, own in written("parrot", 1, n_items=30).items()}
     results, _ = scored(tmp_path, people, parrot=parrot, repeater=repeater)
-    assert said(results) == {"parrot": {(DIFFERS, LESS)}, "repeater": {(DIFFERS, LESS)}}
+    assert verdicts_of(results) == {"parrot": {(DIFFERS, LESS)}, "repeater": {(DIFFERS, LESS)}}
     # Its texts are further from people's than people's are, which is no variability.
     far = {(r.system, r.metric): r.estimate.value or 0 for r in results}
     assert far["parrot", "dmu_C/lexical-1"] > 0
@@ -152,7 +152,7 @@ def test_a_parrot_varies_less_than_people(tmp_path: Path, sentence: str) -> None
 
 
 def pool_texts(name: str, n_sentences: int, n_items: int = 40) -> Written:
-    """Texts of so many sentences, all drawn from one pool that all inputs share."""
+    """Texts of the given numbers of sentences, drawn from one pool shared by all inputs."""
     rng = stream(3, "pool")
     zipf = (1.0 + np.arange(200)) ** -1.0
     words = np.array([f"v{i}" for i in range(200)])
@@ -167,10 +167,12 @@ def pool_texts(name: str, n_sentences: int, n_items: int = 40) -> Written:
 
 
 @pytest.mark.parametrize(("n_people", "n_model"), [(30, 4), (4, 30)])
-def test_length_alone_is_no_variability(tmp_path: Path, n_people: int, n_model: int) -> None:
+def test_length_differences_alone_are_not_variability(
+    tmp_path: Path, n_people: int, n_model: int
+) -> None:
     people, model = pool_texts("people", n_people), pool_texts("model", n_model)
     results, notes = scored(tmp_path, people, model=model)
-    assert {variability for _, variability in said(results)["model"]} == {ALIKE}
+    assert {variability for _, variability in verdicts_of(results)["model"]} == {ALIKE}
     assert any(note.startswith("warning: lengths differ") for note in notes)
     found = {r.metric: r.estimate for r in results if r.system == "model"}
     shorter, longer = sorted(found[name].value or 0 for name in ("length_H", "length_M"))
@@ -183,8 +185,8 @@ def test_length_alone_is_no_variability(tmp_path: Path, n_people: int, n_model: 
 
 
 @pytest.mark.long
-def test_cutting_both_sides_keeps_what_lengths_do_not_explain(tmp_path: Path) -> None:
-    """Longer texts that truly vary more or less than people's are still found to."""
+def test_truncation_keeps_differences_not_due_to_length(tmp_path: Path) -> None:
+    """Longer texts that truly vary more or less than human texts are still detected."""
     people = written("people", 10)
     twice = {
         name: {
@@ -198,6 +200,6 @@ def test_cutting_both_sides_keeps_what_lengths_do_not_explain(tmp_path: Path) ->
         )
     }
     results, notes = scored(tmp_path, people, **twice)
-    verdict = {name: {one[1] for one in own} for name, own in said(results).items()}
+    verdict = {name: {one[1] for one in own} for name, own in verdicts_of(results).items()}
     assert verdict == {"sharper": {LESS}, "perfect": {ALIKE}, "flatter": {MORE}}
     assert sum(note.startswith("warning: lengths differ") for note in notes) == 3

@@ -20,7 +20,7 @@ from multiprocessing import get_context
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from aleatoric.data import parallel
+from aleatoric.data import documents
 from aleatoric.errors import AleatoricError, MissingExtraError, UsageError
 from aleatoric.studies.e_ece_paper import SCHEMES
 from aleatoric.types import ParallelText
@@ -107,7 +107,7 @@ def run(settings: Settings) -> dict[str, Any]:
 
 def _text(folder: Path, split: str) -> ParallelText:
     source, target = (folder / f"multi30k_{split}.{side}.gz" for side in ("de", "en"))
-    return parallel.load(source, target)
+    return documents.load_parallel(source, target)
 
 
 def _train_all(settings: Settings, data: TranslationData) -> dict[str, _Outcome]:

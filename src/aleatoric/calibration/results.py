@@ -1,45 +1,31 @@
-"""From the sums of a stream to estimates with intervals, and saving those sums."""
+"""From the sums of a stream to estimates with intervals and tests of calibration."""
 
 from __future__ import annotations
 
-import io
 import math
-import zipfile
-from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field, replace
-from typing import Any
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
 
 import numpy as np
-from numpy.typing import NDArray
 
-from aleatoric.calibration.consistency import (
-    Consistency,
-    binned_error_interval,
-    consistency_of_expectations,
-    consistency_of_hits,
-)
 from aleatoric.calibration.statistics import TokenRows, join_rows
-from aleatoric.calibration.sums import (
-    MAX_UNITS,
-    AllClasses,
-    Curve,
-    CurveSums,
-    FoldingUnits,
-    PredictedClasses,
-    UnitSums,
-)
-from aleatoric.inference.bootstrap import DEFAULT_METHOD, Resampled, Value, resample
+from aleatoric.calibration.sums import MAX_UNITS, Curve, CurveSums, StreamState
+from aleatoric.errors import counted
+from aleatoric.inference import bootstrap
+from aleatoric.inference.bootstrap import DEFAULT_METHOD, LEVEL, Resampled, Value, resample
+from aleatoric.inference.estimate import bounded
+from aleatoric.metrics import calibration
 from aleatoric.metrics.calibration import (
     ACCURACY,
     CONFIDENCE,
     COUNT,
+    SQUARE,
     ece_debiased_of,
     ece_of,
-    exact_cells,
-    mce_of,
 )
 from aleatoric.metrics.reduction import divide
-from aleatoric.types import Estimate, Floats
+from aleatoric.rng import stream
+from aleatoric.types import Estimate, Floats, Interval
 
 SCORES = {"nll": 1, "brier": 3, "entropy": 4, "accuracy": 5}
 """Means over tokens -> the column of their sums."""
@@ -48,8 +34,24 @@ AGREEMENTS = {"agreement_M": CONFIDENCE, "agreement_C": ACCURACY}
 _EXCLUDED = 2
 _NO_INTERVAL = Resampled(None, "this error is not a sum over groups: it has no interval")
 _LARGEST = Resampled(None, "the largest gap of several bins: it has no reliable interval")
-_OF_THE_PLAIN_CURVE: Mapping[str, Value] = {"ece_debiased": ece_debiased_of, "mce": mce_of}
-Arrays = dict[str, NDArray[Any]]
+
+
+@dataclass(frozen=True)
+class Consistency:
+    """Scores that calibrated models would have on the same tokens, compared with the model's."""
+
+    low: Floats
+    """Per bin, the lower end of the central 95% of a calibrated model's accuracies."""
+    high: Floats
+    expected: float
+    """The mean error of calibrated sets."""
+    p: float
+    """The share of calibrated sets whose error is at least as large as the model's."""
+
+    @property
+    def rejected(self) -> bool:
+        """Whether calibration is rejected at 5%."""
+        return self.p <= 1 - LEVEL
 
 
 @dataclass(frozen=True)
@@ -68,45 +70,6 @@ class CalibrationResult:
     """Per-token rows, if they were kept."""
     row_groups: tuple[str, ...]
     """The group of each kept row."""
-
-
-@dataclass
-class StreamState:
-    """The complete state of a stream."""
-
-    curves: dict[str, CurveSums]
-    predicted: PredictedClasses | None
-    classes: AllClasses | None
-    rows: list[TokenRows] | None
-    row_groups: list[str] = field(default_factory=list)
-    groups: FoldingUnits = field(default_factory=FoldingUnits)
-    scores: UnitSums = field(default_factory=lambda: UnitSums(6))
-
-    @property
-    def n_tokens(self) -> int:
-        """Tokens seen."""
-        return int(self.scores.table[:, 0].sum())
-
-    def move(self, moved: NDArray[np.int64] | None) -> None:
-        """Move the sums of units that were bundled."""
-        self.scores.move(moved)
-        for curve in self.curves.values():
-            curve.units.move(moved)
-
-    def merge(self, other: StreamState) -> None:
-        """Add another state with the same settings."""
-        moved, other_units = self.groups.merge(other.groups)
-        self.move(moved)
-        self.scores.add(other_units[: len(other.scores.table)], other.scores.table)
-        for name, curve in self.curves.items():
-            curve.merge(other.curves[name], other_units)
-        if self.predicted is not None and other.predicted is not None:
-            self.predicted.merge(other.predicted)
-        if self.classes is not None and other.classes is not None:
-            self.classes.merge(other.classes)
-        if self.rows is not None and other.rows is not None:
-            self.rows.extend(other.rows)
-            self.row_groups.extend(other.row_groups)
 
 
 @dataclass(frozen=True, eq=False)
@@ -132,8 +95,8 @@ def estimate_all(state: StreamState, seed: int, method: str = DEFAULT_METHOD) ->
     curves = {name: sums.curve() for name, sums in state.curves.items()}
     if rows is not None:
         pairs = [(rows.confidence, rows.correct), *rows.expected.values()]
-        named = zip(curves.items(), pairs, strict=True)
-        curves = {name: replace(curve, cells=exact_cells(*pair)) for (name, curve), pair in named}
+        cells = dict(zip(curves, (calibration.exact_cells(*pair) for pair in pairs), strict=True))
+        curves = {name: replace(curve, cells=cells[name]) for name, curve in curves.items()}
     consistency = {}
     for name, sums in state.curves.items():
         # The plain curve has hits, which are 0 or 1; a scheme has expected accuracies.
@@ -141,7 +104,8 @@ def estimate_all(state: StreamState, seed: int, method: str = DEFAULT_METHOD) ->
         curve = sums.curve()  # exact cells are not aligned with the bins
         consistency[name] = test(curve.cells, len(curve.bins), seed)
     errors = _errors(state, curves, consistency, seed, method)
-    estimates = {**errors, **_mean_estimates(state, seed, method), **_classwise(state)}
+    parts = {**errors, **_mean_estimates(state, seed, method), **_classwise(state)}
+    estimates = {metric: bounded(part, metric) for metric, part in parts.items()}
     sizes, row_groups = (state.n_tokens, state.groups.n_groups), tuple(state.row_groups)
     return CalibrationResult(*sizes, estimates, curves, consistency, rows, row_groups)
 
@@ -149,55 +113,10 @@ def estimate_all(state: StreamState, seed: int, method: str = DEFAULT_METHOD) ->
 def grouped(state: StreamState) -> GroupedSums:
     """The sums of every metric that is a function of sums over groups."""
     curves: list[tuple[str, CurveSums, Value]] = [(n, c, ece_of) for n, c in state.curves.items()]
-    curves += [(name, state.curves["ece"], error) for name, error in _OF_THE_PLAIN_CURVE.items()]
+    curves += [("ece_debiased", state.curves["ece"], ece_debiased_of)]
+    curves += [("mce", state.curves["ece"], calibration.mce_of)]
     errors = {name: Summed(sums.units.table, sums.by_unit(error)) for name, sums, error in curves}
     return GroupedSums(state.groups.names, state.scores.table[:, 0], errors | _means(state))
-
-
-def to_arrays(state: StreamState) -> Arrays:
-    """Everything that a state has summed up, without per-token rows."""
-    arrays = {f"groups/{name}": values for name, values in state.groups.arrays().items()}
-    arrays["scores"] = state.scores.table
-    for name, curve in state.curves.items():
-        arrays |= {f"curve/{name}/cells": curve.cells, f"curve/{name}/units": curve.units.table}
-    for name, part in (("predicted", state.predicted), ("classes", state.classes)):
-        if part is not None:
-            arrays |= {f"{name}/{key}": values for key, values in part.arrays().items()}
-    return arrays
-
-
-def from_arrays(state: StreamState, arrays: Mapping[str, NDArray[Any]]) -> None:
-    """Fill a new state with the output of `to_arrays`, or raise ValueError."""
-    for name, fresh in to_arrays(state).items():
-        is_table = name == "scores" or name.startswith("curve/")
-        if is_table and not _is_alike(arrays.get(name), fresh):
-            raise ValueError(f"the saved sums {name} have another form")
-    state.groups.restore(_below(arrays, "groups"))
-    state.scores.table = arrays["scores"]
-    for name, curve in state.curves.items():
-        curve.cells, curve.units.table = (
-            arrays[f"curve/{name}/{part}"] for part in ("cells", "units")
-        )
-    for name, part in (("predicted", state.predicted), ("classes", state.classes)):
-        if part is not None:
-            part.restore(_below(arrays, name))
-
-
-def pack(arrays: Mapping[str, NDArray[Any]]) -> bytes:
-    """Arrays as the bytes of an uncompressed .npz file: a run saves its sums often."""
-    file = io.BytesIO()
-    named: dict[str, Any] = dict(arrays)
-    np.savez(file, **named)
-    return file.getvalue()
-
-
-def unpack(payload: bytes) -> Arrays:
-    """The arrays that `pack` wrote; raises ValueError or a zip error for anything else."""
-    with zipfile.ZipFile(io.BytesIO(payload)) as archive:
-        if any(part.compress_type != zipfile.ZIP_STORED for part in archive.infolist()):
-            raise ValueError("saved sums are compressed")
-    with np.load(io.BytesIO(payload), allow_pickle=False) as file:
-        return {name: file[name] for name in file.files}
 
 
 def _errors(
@@ -240,7 +159,7 @@ def _mean_estimates(state: StreamState, seed: int, method: str) -> dict[str, Est
         interval = _interval(state, sums.table, sums.value, seed, method)
         estimates[name] = _estimate(state, value, interval)
     if excluded := int(state.scores.table[:, _EXCLUDED].sum()):
-        reason = f"{excluded} references have no probability"
+        reason = f"{counted(excluded, 'reference', 'has', 'have')} no probability"
         estimates["nll"] = Estimate(None, None, 0, 0, n_undefined=excluded, reason=reason)
     return estimates
 
@@ -252,9 +171,7 @@ def _classwise(state: StreamState) -> dict[str, Estimate]:
     return {name: _estimate(state, value, _NO_INTERVAL) for name, value in errors.items()}
 
 
-def _interval(
-    state: StreamState, table: Floats, value: Callable[[Floats], Floats], seed: int, method: str
-) -> Resampled:
+def _interval(state: StreamState, table: Floats, value: Value, seed: int, method: str) -> Resampled:
     interval = resample(table[state.scores.table[:, 0] > 0], value, seed, method=method)
     return interval.pooled_into(MAX_UNITS) if state.groups.pooled else interval
 
@@ -280,13 +197,105 @@ def _means(state: StreamState) -> dict[str, Summed]:
     }
 
 
-def _is_alike(saved: NDArray[Any] | None, fresh: NDArray[Any]) -> bool:
-    """Whether saved sums have the type and the columns of new ones, and are finite."""
-    if saved is None or (saved.dtype, saved.shape[1:]) != (fresh.dtype, fresh.shape[1:]):
-        return False
-    return bool(np.isfinite(saved).all())
+# Tests of calibration by simulation, and intervals of binned errors -------------------------
+
+N_SETS = 1000
+CELLS_PER_BIN = 16
+_NORMAL = 1.959963984540054
+_ROUNDING = 1e-9
 
 
-def _below(arrays: Mapping[str, NDArray[Any]], prefix: str) -> Arrays:
-    start = f"{prefix}/"
-    return {name[len(start) :]: values for name, values in arrays.items() if name.startswith(start)}
+def consistency_of_hits(cells: Floats, n_bins: int, seed: int) -> Consistency:
+    """Test accuracies that are 0 or 1, drawing hits with the confidences as probabilities.
+
+    `cells` are sums of tokens of nearly equal confidence, the same number of cells per bin.
+    """
+    # At most `CELLS_PER_BIN` cells per bin: fewer draws, with confidences still nearly equal.
+    parts = len(cells) // n_bins
+    starts = np.arange(0, parts, -(-parts // CELLS_PER_BIN))
+    places = (np.arange(n_bins)[:, None] * parts + starts).ravel()
+    coarse: Floats = np.add.reduceat(cells, places, axis=0)
+    used = np.flatnonzero(coarse[:, COUNT])
+    counts, confidence = coarse[used, COUNT], coarse[used, CONFIDENCE]
+    chances = np.clip(confidence / counts, 0, 1)
+    rng = stream(seed, "consistency", n_bins)
+    drawn = rng.binomial(counts.astype(np.int64), chances, size=(N_SETS, len(used)))
+    in_bin = np.eye(n_bins)[used // len(starts)]
+    hits = drawn @ in_bin
+    errors = np.abs(hits - confidence @ in_bin).sum(axis=1)
+    edges = [(1 - LEVEL) / 2, (1 + LEVEL) / 2]
+    low, high = (divide(quantile, counts @ in_bin) for quantile in np.quantile(hits, edges, axis=0))
+    p = _p_value(_by_bin(cells, n_bins), errors)
+    return Consistency(low, high, float(errors.mean() / counts.sum()), p)
+
+
+def consistency_of_expectations(cells: Floats, n_bins: int, seed: int) -> Consistency:
+    """Test expected accuracies: the sum of a bin's gaps is normal noise with the gaps' variance.
+
+    For a calibrated model a gap a - p has mean 0 given the token's distribution, so the sum of the
+    squared gaps estimates the variance of their sum. It is too small if rare large gaps have not
+    occurred; the variance used is therefore at least that of all bins together, divided in
+    proportion to p^1.5 - p^2, the largest variance that P(y) can have if its mean is p.
+    """
+    count, total = cells[:, COUNT], cells[:, CONFIDENCE]
+    mean = np.where(count > 0, total / np.maximum(count, 1), 0.0)
+    squares = cells[:, SQUARE] - 2 * mean * cells[:, ACCURACY] + mean * total
+    parts = (squares, count * (mean**1.5 - mean**2))
+    observed, shape = (x.reshape(n_bins, -1).sum(axis=1).clip(min=0.0) for x in parts)
+    pooled = shape * (observed.sum() / max(shape.sum(), _ROUNDING))
+    deviation = np.sqrt(np.maximum(observed, pooled))
+    noise = stream(seed, "consistency", n_bins).normal(size=(N_SETS, n_bins)) * deviation
+    bins = _by_bin(cells, n_bins)
+    centre, reach = (divide(sums, bins[:, COUNT]) for sums in (bins[:, CONFIDENCE], deviation))
+    return Consistency(
+        low=np.maximum(centre - _NORMAL * reach, 0.0),
+        high=np.minimum(centre + _NORMAL * reach, 1.0),
+        # The mean of the absolute value of normal noise.
+        expected=float(np.sqrt(2 / np.pi * observed).sum() / count.sum()),
+        p=_p_value(bins, np.abs(noise).sum(axis=1)),
+    )
+
+
+def binned_error_interval(gaps: Floats, counts: Floats, level: float = LEVEL) -> Resampled:
+    """Interval of Σ|gap of a bin| / tokens, from (groups, bins) gap sums and tokens per group.
+
+    If a bin's gap is within its noise, its absolute value is too large on average. The upper end is
+    that of the error itself. The lower end is that of a cross-fitted error, which is not too large:
+    the sign of a bin's gap is taken from the other groups.
+    """
+    if len(gaps) < 2:
+        return Resampled(None, bootstrap.ONE_GROUP)
+    units = bootstrap.bundled(np.column_stack([gaps, counts]))
+    plain, fitted = _plain_error(units), _cross_fitted(units)
+    rest = [np.delete(units, i, axis=0) for i in range(len(units))]
+    of_fitted, of_plain = (
+        bootstrap.jackknife_error(np.array([value(others) for others in rest])) or 0.0
+        for value in (_cross_fitted, _plain_error)
+    )
+    reach = bootstrap.t_quantile((1 + level) / 2, len(units) - 1)
+    ends = fitted - reach * of_fitted, plain + reach * of_plain
+    return Resampled(Interval(*ends, level, f"{bootstrap.T_METHOD}, cross-fitted lower end"))
+
+
+def _plain_error(units: Floats) -> float:
+    """The binned error; the last column of `units` is the number of tokens."""
+    total = units.sum(axis=0)
+    return float(np.abs(total[:-1]).sum() / total[-1])
+
+
+def _cross_fitted(units: Floats) -> float:
+    """The binned error with each bin's sign taken from the other groups."""
+    gaps = units[:, :-1]
+    return float((np.sign(gaps.sum(axis=0) - gaps) * gaps).sum() / units[:, -1].sum())
+
+
+def _by_bin(cells: Floats, n_bins: int) -> Floats:
+    bins: Floats = cells.reshape(n_bins, -1, cells.shape[1]).sum(axis=1)
+    return bins
+
+
+def _p_value(bins: Floats, errors: Floats) -> float:
+    """Monte Carlo p-value; the observed set counts as one of the sets, so p is never 0."""
+    observed = float(np.abs(bins[:, ACCURACY] - bins[:, CONFIDENCE]).sum())
+    reached = int((errors >= observed * (1 - _ROUNDING)).sum())
+    return (reached + 1) / (len(errors) + 1)

@@ -20,6 +20,8 @@ from aleatoric.models.decoding import Decoder
 from aleatoric.rng import stream
 from aleatoric.types import Floats
 
+Uniforms = Sequence[Floats | None]
+"""(tokens, samples) numbers in [0, 1) for each sampled scheme; `None` for other schemes."""
 _NAMES = {"ancestral": "e_ece", "top_p=0.8": "e_ece_p", "top_k=100": "e_ece_k"}
 
 

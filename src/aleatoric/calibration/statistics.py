@@ -28,23 +28,8 @@ class Expected(NamedTuple):
 
 
 @dataclass(frozen=True)
-class TokenColumns:
-    """The output of a kernel for a chunk; `expected` is in the order of the schemes."""
-
-    confidence: Floats
-    correct: Floats
-    predicted: Ints
-    brier: Floats
-    nll: Floats
-    entropy: Floats
-    log_normalizer: Floats
-    """log Σ e^x: 0 for rows of log-probabilities, NaN for rows with NaN or +inf."""
-    expected: tuple[Expected, ...]
-
-
-@dataclass(frozen=True)
 class TokenRows:
-    """The saved statistics, one number per token in every array."""
+    """What one pass computes for each token: one number per token in every array."""
 
     target: Ints
     """y, the reference token."""
@@ -59,6 +44,8 @@ class TokenRows:
     """−log P(y), in nats; infinite if the model excludes the reference."""
     entropy: Floats
     """H(P), in nats."""
+    log_normalizer: Floats
+    """log Σ e^x: 0 for rows of log-probabilities, NaN for rows with NaN or +inf."""
     expected: Mapping[str, Expected]
     """By the scheme's string form."""
 
@@ -92,36 +79,21 @@ class TokenTable:
         return disagreement
 
 
-def join(parts: Sequence[TokenColumns]) -> TokenColumns:
-    """Concatenate the columns of consecutive chunks."""
-    if len(parts) == 1:
-        return parts[0]
-    pairs = zip(*(part.expected for part in parts), strict=True)
-    expected = tuple(_joined_expected(pair) for pair in pairs)
-    return TokenColumns(**_joined_arrays(parts), expected=expected)
-
-
 def join_rows(parts: Sequence[TokenRows]) -> TokenRows:
     """Concatenate the rows of consecutive chunks of the same schemes."""
-    schemes = parts[0].expected
-    expected = {name: _joined_expected([part.expected[name] for part in parts]) for name in schemes}
-    return TokenRows(**_joined_arrays(parts), expected=expected)
-
-
-def _joined_arrays(parts: Sequence[TokenColumns] | Sequence[TokenRows]) -> dict[str, Any]:
-    names = [f.name for f in fields(parts[0]) if f.name != "expected"]
-    return {name: np.concatenate([getattr(part, name) for part in parts]) for name in names}
-
-
-def _joined_expected(parts: Sequence[Expected]) -> Expected:
-    return Expected(*(np.concatenate(side) for side in zip(*parts, strict=True)))
-
-
-def as_rows(columns: TokenColumns, targets: Ints, schemes: Sequence[str]) -> TokenRows:
-    """The columns of a kernel under the names of their schemes."""
-    arrays = {name: getattr(columns, name) for name in _SAVED if name != "target"}
-    expected = dict(zip(schemes, columns.expected, strict=True))
-    return TokenRows(target=targets.astype(np.int64), **arrays, expected=expected)
+    if len(parts) == 1:
+        return parts[0]
+    names = [field.name for field in fields(TokenRows) if field.name != "expected"]
+    arrays: dict[str, Any] = {
+        n: np.concatenate([getattr(part, n) for part in parts]) for n in names
+    }
+    expected = {
+        scheme: Expected(
+            *map(np.concatenate, zip(*(p.expected[scheme] for p in parts), strict=True))
+        )
+        for scheme in parts[0].expected
+    }
+    return TokenRows(**arrays, expected=expected)
 
 
 def write_part(path: Path, rows: TokenRows, groups: Sequence[str], positions: Ints) -> None:

@@ -2,34 +2,28 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+import io
+import zipfile
+from collections.abc import Iterable, Mapping, Sequence
 from importlib.util import find_spec
-from typing import Any, Literal
+from typing import Any, Literal, get_args
 
 import numpy as np
 from numpy.typing import NDArray
 
 from aleatoric.calibration.kernels import naive
-from aleatoric.calibration.results import (
-    Arrays,
-    CalibrationResult,
-    GroupedSums,
-    StreamState,
-    estimate_all,
-    from_arrays,
-    grouped,
-    to_arrays,
-)
-from aleatoric.calibration.schemes import EXPECTED, GroupDraws, Scheme
-from aleatoric.calibration.statistics import TokenColumns, TokenRows, as_rows, join_rows
-from aleatoric.calibration.sums import AllClasses, CurveSums, PredictedClasses
-from aleatoric.errors import DataError, UsageError
+from aleatoric.calibration.results import CalibrationResult, GroupedSums, estimate_all, grouped
+from aleatoric.calibration.schemes import EXPECTED, GroupDraws, Scheme, Uniforms
+from aleatoric.calibration.statistics import TokenRows, join_rows
+from aleatoric.calibration.sums import AllClasses, CurveSums, PredictedClasses, StreamState
+from aleatoric.errors import DataError, UsageError, quoted
 from aleatoric.inference.bootstrap import DEFAULT_METHOD
-from aleatoric.types import Floats, Ints
+from aleatoric.types import Floats
 
 ValueUnits = Literal["logits", "logprobs"]
 Engine = Literal["auto", "naive", "torch", "numba", "triton"]
 Classwise = Literal["none", "predicted", "all"]
+Arrays = dict[str, NDArray[Any]]
 TOLERANCE = {"bfloat16": 5e-2, "float16": 1e-2}
 """How far Σ P may be from 1 in rows of log-probabilities; 1e-3 in other precisions."""
 
@@ -66,6 +60,7 @@ class CalibrationStream:
         if classwise not in ("none", "predicted", "all"):
             raise UsageError(f"classwise {classwise!r} is unknown; use none, predicted or all.")
         check_units(units)
+        check_engine(engine)
         parsed = tuple(Scheme.parse(s) if isinstance(s, str) else s for s in schemes)
         self._schemes = parsed
         self._settings = (vocabulary_size, units, parsed, bins, classwise, keep_rows, seed)
@@ -78,18 +73,21 @@ class CalibrationStream:
             [] if keep_rows else None,
         )
 
-    def update(self, values: Any, targets: Any, group: str | Sequence[str]) -> None:
+    def update(self, values: Any, targets: Any, group: str | int | Sequence[str | int]) -> None:
         """Add a chunk: (tokens, vocabulary) values, one target per token, one or all groups.
+
+        A group is named by a text or a number.
 
         A chunk that cannot be used is refused as a whole, and the stream stays unchanged.
         """
         check_chunk(values, targets, self._width)
         groups = check_groups(group, len(values))
+        values = values.detach() if hasattr(values, "detach") else values
         if groups:
             columns = self._columns(values, targets, groups)
-            self._add(columns, host(targets).astype(np.int64), groups)
+            self._add(columns, groups)
             if self._state.classes is not None:
-                self._state.classes.add(values, host(targets).astype(np.int64))
+                self._state.classes.add(values, columns.target)
 
     def merge(self, other: CalibrationStream) -> None:
         """Add everything that another stream with the same settings has seen.
@@ -99,7 +97,19 @@ class CalibrationStream:
         """
         if self._settings != other._settings:
             raise UsageError("streams with different settings cannot be merged.")
-        self._state.merge(other._state)
+        state, added = self._state, other._state
+        moved, units = state.groups.merge(added.groups)
+        state.move(moved)
+        state.scores.add(units[: len(added.scores.table)], added.scores.table)
+        for name, curve in state.curves.items():
+            curve.merge(added.curves[name], units)
+        if state.predicted is not None and added.predicted is not None:
+            state.predicted.merge(added.predicted)
+        if state.classes is not None and added.classes is not None:
+            state.classes.merge(added.classes)
+        if state.rows is not None and added.rows is not None:
+            state.rows.extend(added.rows)
+            state.row_groups.extend(added.row_groups)
 
     @property
     def n_tokens(self) -> int:
@@ -108,14 +118,35 @@ class CalibrationStream:
 
     def save(self) -> Arrays:
         """All sums so far as plain arrays, without per-token rows."""
-        return to_arrays(self._state)
+        state = self._state
+        arrays = {f"groups/{name}": values for name, values in state.groups.arrays().items()}
+        arrays["scores"] = state.scores.table
+        for name, curve in state.curves.items():
+            arrays |= {f"curve/{name}/cells": curve.cells, f"curve/{name}/units": curve.units.table}
+        for name, part in (("predicted", state.predicted), ("classes", state.classes)):
+            if part is not None:
+                arrays |= {f"{name}/{key}": values for key, values in part.arrays().items()}
+        return arrays
 
     def restore(self, saved: Mapping[str, NDArray[Any]]) -> None:
         """Continue from what `save` returned in a stream with the same settings.
 
         The draws of a sampled scheme start again: no group may occur both before and after.
+        Other arrays raise ValueError.
         """
-        from_arrays(self._state, saved)
+        state = self._state
+        for name, fresh in self.save().items():
+            is_table = name == "scores" or name.startswith("curve/")
+            if is_table and not _is_alike(saved.get(name), fresh):
+                raise ValueError(f"the saved sums {name} have another form")
+        state.groups.restore(_below(saved, "groups"))
+        state.scores.table = saved["scores"]
+        for name, curve in state.curves.items():
+            curve.cells = saved[f"curve/{name}/cells"]
+            curve.units.table = saved[f"curve/{name}/units"]
+        for name, part in (("predicted", state.predicted), ("classes", state.classes)):
+            if part is not None:
+                part.restore(_below(saved, name))
 
     def take_rows(self) -> tuple[TokenRows, list[str]] | None:
         """Return and drop the rows kept since the last call, with their groups."""
@@ -135,7 +166,7 @@ class CalibrationStream:
         """The sums by group so far, to be paired with another stream's."""
         return grouped(self._state)
 
-    def _columns(self, values: Any, targets: Any, groups: list[str]) -> TokenColumns:
+    def _columns(self, values: Any, targets: Any, groups: list[str]) -> TokenRows:
         uniforms = [None if draws is None else draws.numbers(groups) for draws in self._draws]
         try:
             columns = run(values, targets, self._schemes, uniforms, self._engine)
@@ -147,28 +178,53 @@ class CalibrationStream:
             raise
         return columns
 
-    def _add(self, columns: TokenColumns, targets: Ints, groups: list[str]) -> None:
+    def _add(self, columns: TokenRows, groups: list[str]) -> None:
         state = self._state
         state.move(state.groups.admit(list(dict.fromkeys(groups))))
         units = state.groups.index(groups)
         state.scores.add(units, _scores(columns))
-        pairs = [(columns.confidence, columns.correct), *columns.expected]
+        pairs = [(columns.confidence, columns.correct), *columns.expected.values()]
         for sums, (confidence, accuracy) in zip(state.curves.values(), pairs, strict=True):
             sums.add(units, confidence, accuracy)
         if state.predicted is not None:
             state.predicted.add(columns.predicted, columns.confidence, columns.correct)
         if state.rows is not None:
-            state.rows.append(as_rows(columns, targets, list(map(str, self._schemes))))
+            state.rows.append(columns)
             state.row_groups.extend(groups)
 
 
+def pack(arrays: Mapping[str, NDArray[Any]]) -> bytes:
+    """Arrays as the bytes of an uncompressed .npz file: a run saves its sums often."""
+    file = io.BytesIO()
+    named: dict[str, Any] = dict(arrays)
+    np.savez(file, **named)
+    return file.getvalue()
+
+
+def unpack(payload: bytes) -> Arrays:
+    """The arrays that `pack` wrote; raises ValueError or a zip error for anything else."""
+    with zipfile.ZipFile(io.BytesIO(payload)) as archive:
+        if any(part.compress_type != zipfile.ZIP_STORED for part in archive.infolist()):
+            raise ValueError("saved sums are compressed")
+    with np.load(io.BytesIO(payload), allow_pickle=False) as file:
+        return {name: file[name] for name in file.files}
+
+
+def _is_alike(saved: NDArray[Any] | None, fresh: NDArray[Any]) -> bool:
+    """Whether saved sums have the type and the columns of new ones, and are finite."""
+    if saved is None or (saved.dtype, saved.shape[1:]) != (fresh.dtype, fresh.shape[1:]):
+        return False
+    return bool(np.isfinite(saved).all())
+
+
+def _below(arrays: Mapping[str, NDArray[Any]], prefix: str) -> Arrays:
+    start = f"{prefix}/"
+    return {n.removeprefix(start): values for n, values in arrays.items() if n.startswith(start)}
+
+
 def run(
-    values: Any,
-    targets: Any,
-    schemes: Sequence[Scheme],
-    uniforms: Sequence[Floats | None],
-    engine: Engine = "auto",
-) -> TokenColumns:
+    values: Any, targets: Any, schemes: Sequence[Scheme], uniforms: Uniforms, engine: Engine
+) -> TokenRows:
     """The columns of a checked chunk, from the given engine or the fastest available one."""
     engine = _fastest(values) if engine == "auto" else engine
     if engine == "naive":
@@ -176,13 +232,14 @@ def run(
         return naive.columns(numbers, host(targets).astype(np.int64), schemes, uniforms)
     import torch
 
-    from aleatoric.calibration.kernels import numba_pass, torch_pass, triton_pass
+    from aleatoric.calibration.kernels import torch_pass, triton_pass
 
-    kernels = {"triton": triton_pass, "numba": numba_pass, "torch": torch_pass}
+    kernels = {"triton": triton_pass.columns, "torch": torch_pass.columns}
+    kernels["numba"] = torch_pass.compiled_columns
     logits = torch.as_tensor(values)
-    target_ids = torch.as_tensor(targets, device=logits.device).long()
-    columns: TokenColumns = kernels[engine].columns(logits, target_ids, schemes, uniforms)
-    return columns
+    # A copy: kept rows must not change with the array of the caller.
+    target_ids = torch.as_tensor(targets, device=logits.device).long().clone()
+    return kernels[engine](logits, target_ids, schemes, uniforms)
 
 
 def _fastest(values: Any) -> Engine:
@@ -195,7 +252,7 @@ def _fastest(values: Any) -> Engine:
     return "numba" if single and find_spec("numba") else "torch"
 
 
-def _scores(columns: TokenColumns) -> Floats:
+def _scores(columns: TokenRows) -> Floats:
     """The columns of `UnitSums`: tokens, log score, excluded references, Brier, entropy, hits."""
     excluded = np.isinf(columns.nll)
     nll = np.where(excluded, 0.0, columns.nll)
@@ -243,19 +300,32 @@ def check_chunk(values: Any, targets: Any, vocabulary_size: int) -> None:
         )
 
 
-def check_groups(group: str | Sequence[str], n_tokens: int) -> list[str]:
-    """The group of each token."""
-    if isinstance(group, str):
-        return [group] * n_tokens
-    groups = list(group)
+def check_engine(engine: str) -> None:
+    """Refuse engines that are unknown or not installed."""
+    if engine not in (known := get_args(Engine)):
+        raise UsageError(f"engine {engine!r} is unknown; use {', '.join(known)}.")
+    if engine not in ("auto", "naive") and not find_spec(engine):
+        raise UsageError(f"engine {engine!r} needs the package {engine}; install it, or use auto.")
+
+
+def check_groups(group: Any, n_tokens: int) -> list[str]:
+    """The name of each token's group."""
+    if isinstance(group, str | int | np.integer) or not isinstance(group, Iterable):
+        return [_group_name(group)] * n_tokens
+    groups = list(map(_group_name, group))
     if len(groups) != n_tokens:
         raise DataError(f"{len(groups)} groups for {n_tokens} tokens; give one group, or one each.")
-    if not all(isinstance(name, str) for name in groups):
-        raise DataError("groups must be text: the name of the token's document or sentence.")
     return groups
 
 
-def check_columns(columns: TokenColumns, units: str, dtype: Any) -> None:
+def _group_name(group: Any) -> str:
+    if not isinstance(group, str | int | np.integer) or "\0" in (name := str(group)):
+        fix = "name the token's document or sentence by a text without NUL, or by a number"
+        raise DataError(f"group {quoted(group)} is no name; {fix}.")
+    return name
+
+
+def check_columns(columns: TokenRows, units: str, dtype: Any) -> None:
     """Refuse rows that hold no distribution, or log-probabilities that do not add up to 1."""
     bad = np.flatnonzero(~np.isfinite(columns.log_normalizer) | ~np.isfinite(columns.confidence))
     if len(bad):

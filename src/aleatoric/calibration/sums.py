@@ -7,30 +7,18 @@ errors with data-dependent bins (equal mass, sweep, smooth); if rows are kept, c
 from __future__ import annotations
 
 import hashlib
+import math
 import zlib
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
-from aleatoric.metrics.calibration import (
-    N_COLUMNS,
-    ace_of,
-    bin_index,
-    bin_sums,
-    ece_debiased_of,
-    ece_of,
-    equal_width_edges,
-    mass_bins,
-    mce_of,
-    predicted_class_errors,
-    sce_of,
-    smooth_ece,
-    sweep_bins,
-    token_columns,
-)
+from aleatoric.calibration.statistics import TokenRows
+from aleatoric.metrics import calibration
+from aleatoric.metrics.calibration import N_COLUMNS, bin_index, bin_sums, equal_width_edges
 from aleatoric.metrics.reduction import divide
 from aleatoric.types import Floats, Ints
 
@@ -41,6 +29,9 @@ LOWEST = -24.0
 _SLACK = 1e-6
 PARTS = 8
 LOG_CELLS = 64
+"""Cells of equal ratio per class; a small vocabulary has a multiple of them."""
+_ALL_CELLS = 1 << 19
+"""Most cells of all classes together, if each has more than `LOG_CELLS`."""
 _BUFFER = 1 << 16
 _CELLS_AT_ONCE = 1 << 23
 
@@ -75,7 +66,7 @@ class FoldingUnits:
 
     def index(self, groups: Sequence[str]) -> Ints:
         """The unit of each token; its group must have been admitted."""
-        numbers = {group: self._number(group) for group in dict.fromkeys(groups)}
+        numbers = self._numbers or {g: zlib.crc32(g.encode()) % MAX_UNITS for g in set(groups)}
         return np.array([numbers[group] for group in groups], dtype=np.int64)
 
     def admit(self, groups: Sequence[str]) -> Ints | None:
@@ -86,34 +77,29 @@ class FoldingUnits:
         before = len(self._numbers)
         for group in groups:
             self._numbers.setdefault(group, len(self._numbers))
-        if len(self._numbers) <= MAX_UNITS:
-            return None
-        moved = self.fold()
-        return None if moved is None else moved[:before]
+        return self._fold()[:before] if len(self._numbers) > MAX_UNITS else None
 
     def merge(self, other: FoldingUnits) -> tuple[Ints | None, Ints]:
         """Add other groups; return the new units of the existing (or `None`) and of the others."""
         if other._numbers is not None:
-            other_groups = list(other._numbers)
-            moved = self.admit(other_groups)
-            return moved, np.array([self._number(g) for g in other_groups], dtype=np.int64)
-        moved = self.fold()
+            moved = self.admit(other.names)
+            return moved, self.index(other.names)
+        moved = None if self.pooled else self._fold()
         self._seen |= other._seen
         return moved, np.arange(MAX_UNITS)
 
-    def fold(self) -> Ints | None:
-        """Bundle all groups by checksum; return each old unit's new one, `None` if done before."""
-        if self._numbers is None:
-            return None
-        names, self._numbers = list(self._numbers), None
+    def _fold(self) -> Ints:
+        """Bundle all groups by checksum; return the new unit of each old one."""
+        names, self._numbers = self.names, None
         self._seen = set(map(_digest, names))
-        return np.array([self._number(group) for group in names], dtype=np.int64)
+        return self.index(names)
 
     def arrays(self) -> dict[str, NDArray[Any]]:
         """The groups as arrays, to be saved."""
         if self._numbers is None:
             return {"seen": np.frombuffer(b"".join(sorted(self._seen)), dtype=np.uint64)}
-        return {"names": np.frombuffer("\0".join(self._numbers).encode(), dtype=np.uint8)}
+        names = np.frombuffer("\0".join(self._numbers).encode(), dtype=np.uint8)
+        return {"names": names, "n_names": np.array(len(self._numbers))}
 
     def restore(self, arrays: Mapping[str, NDArray[Any]]) -> None:
         """Replace the groups by what `arrays` returned."""
@@ -121,13 +107,10 @@ class FoldingUnits:
             self._numbers = None
             self._seen = {digest.tobytes() for digest in arrays["seen"]}
             return
-        text = arrays["names"].tobytes().decode()
-        self._numbers = {name: i for i, name in enumerate(text.split("\0"))} if text else {}
-
-    def _number(self, group: str) -> int:
-        if self._numbers is None:
-            return zlib.crc32(group.encode()) % MAX_UNITS
-        return self._numbers[group]
+        names = arrays["names"].tobytes().decode().split("\0")
+        # The text of no name is that of one empty name.
+        n_names = int(arrays.get("n_names", len(names) if any(names) else 0))
+        self._numbers = {name: i for i, name in enumerate(names[:n_names])}
 
 
 class UnitSums:
@@ -138,13 +121,13 @@ class UnitSums:
 
     def add(self, units: Ints, columns: Floats) -> None:
         """Add rows of columns to their units."""
-        self.grow(int(units.max(initial=-1)) + 1)
+        self._grow(units)
         np.add.at(self.table, units, columns)
 
     def add_binned(self, units: Ints, bins: Ints, values: Floats) -> None:
         """Add (tokens, m) values to columns `bins * m ...` of their units."""
         n_bins, width = self.table.shape[1] // values.shape[1], values.shape[1]
-        self.grow(int(units.max(initial=-1)) + 1)
+        self._grow(units)
         place = units * n_bins + bins
         for j in range(width):
             total = np.bincount(place, values[:, j], minlength=len(self.table) * n_bins)
@@ -156,11 +139,10 @@ class UnitSums:
             before, self.table = self.table, np.zeros((MAX_UNITS, self.table.shape[1]))
             np.add.at(self.table, moved[: len(before)], before)
 
-    def grow(self, size: int) -> None:
-        """Make room for `size` units."""
-        if size > len(self.table):
-            new_rows = np.zeros((size - len(self.table), self.table.shape[1]))
-            self.table = np.concatenate([self.table, new_rows])
+    def _grow(self, units: Ints) -> None:
+        n_new = int(units.max(initial=-1)) + 1 - len(self.table)
+        if n_new > 0:
+            self.table = np.pad(self.table, ((0, n_new), (0, 0)))
 
 
 @dataclass(frozen=True)
@@ -192,13 +174,14 @@ class Curve:
 
     def errors(self) -> dict[str, float]:
         """Every calibration error of the curve by name, as fractions."""
+        bins_of_equal_mass = calibration.mass_bins(self.cells, len(self.bins))
         return {
-            "ece": float(ece_of(self.bins)),
-            "ece_mass": float(ece_of(mass_bins(self.cells, len(self.bins)))),
-            "ece_debiased": float(ece_debiased_of(self.bins)),
-            "ece_sweep": float(ece_of(sweep_bins(self.cells))),
-            "ece_smooth": smooth_ece(self.cells),
-            "mce": float(mce_of(self.bins)),
+            "ece": float(calibration.ece_of(self.bins)),
+            "ece_mass": float(calibration.ece_of(bins_of_equal_mass)),
+            "ece_debiased": float(calibration.ece_debiased_of(self.bins)),
+            "ece_sweep": float(calibration.ece_of(calibration.sweep_bins(self.cells))),
+            "ece_smooth": calibration.smooth_ece(self.cells),
+            "mce": float(calibration.mce_of(self.bins)),
         }
 
 
@@ -213,12 +196,9 @@ class CurveSums:
 
     def add(self, units: Ints, confidence: Floats, accuracy: Floats) -> None:
         """Add a chunk of tokens."""
-        columns = token_columns(confidence, accuracy)
-        bins = bin_index(confidence, equal_width_edges(self._n_bins)).astype(np.int64)
-        cells = cell_index(confidence, bins, self._n_bins, self._parts)
-        for j in range(N_COLUMNS):
-            self.cells[:, j] += np.bincount(cells, columns[:, j], minlength=len(self.cells))
-        self.units.add_binned(units, bins, columns)
+        bins, cells = cell_index(confidence, self._n_bins, self._parts)
+        self.cells += bin_sums(confidence, accuracy, cells, len(self.cells))
+        self.units.add_binned(units, bins, calibration.token_columns(confidence, accuracy))
 
     def merge(self, other: CurveSums, moved: Ints) -> None:
         """Add another curve, whose units become `moved`."""
@@ -244,59 +224,54 @@ class PredictedClasses:
 
     def __init__(self, n_bins: int) -> None:
         self._n_bins = n_bins
-        self._keys = np.zeros(0, dtype=np.int64)
-        self._sums: Floats = np.zeros((0, 3))
-        self._pending: list[tuple[Ints, Floats]] = []
-        self._n_pending = 0
+        self._parts: list[tuple[Ints, Floats]] = [(np.zeros(0, dtype=np.int64), np.zeros((0, 3)))]
+        """Keys with their sums, the first part with one sum per key; others are added later."""
 
     def add(self, predicted: Ints, confidence: Floats, correct: Floats) -> None:
         """Add a chunk of tokens."""
-        bins = bin_index(confidence, equal_width_edges(self._n_bins)).astype(np.int64)
-        cells = cell_index(confidence, bins, self._n_bins, PARTS)
+        _, cells = cell_index(confidence, self._n_bins, PARTS)
         keys = predicted * (self._n_bins * PARTS) + cells
         self._append(keys, np.stack([np.ones_like(confidence), confidence, correct], axis=-1))
 
     def merge(self, other: PredictedClasses) -> None:
         """Add the sums of another stream."""
-        other._settle()
-        self._append(other._keys, other._sums)
+        self._append(*other._settled())
 
     def arrays(self) -> dict[str, NDArray[Any]]:
         """All sums, to be saved."""
-        self._settle()
-        return {"keys": self._keys, "sums": self._sums}
+        keys, sums = self._settled()
+        return {"keys": keys, "sums": sums}
 
     def restore(self, arrays: Mapping[str, NDArray[Any]]) -> None:
         """Replace the sums by saved ones."""
-        self._keys, self._sums = arrays["keys"], arrays["sums"]
-        self._pending, self._n_pending = [], 0
+        self._parts = [(arrays["keys"], arrays["sums"])]
 
     def errors(self) -> dict[str, float]:
         """SCE and ACE as means over predicted classes of the class's ECE, plain and weighted."""
-        self._settle()
-        classes, cells = np.divmod(self._keys, self._n_bins * PARTS)
+        keys, sums_of_cells = self._settled()
+        classes, cells = np.divmod(keys, self._n_bins * PARTS)
         _, row = np.unique(classes, return_inverse=True)
         # Keys are sorted, so the cells of a class are adjacent and in order.
         starts = np.flatnonzero(np.diff(row, prepend=-1))
         place = row * self._n_bins + cells // PARTS
         size = (len(starts), self._n_bins)
-        sums = [np.bincount(place, column, minlength=size[0] * size[1]) for column in self._sums.T]
+        sums = [np.bincount(place, column, minlength=math.prod(size)) for column in sums_of_cells.T]
         table = np.stack(sums, axis=-1).astype(np.float64).reshape(*size, 3)
-        return predicted_class_errors(table, np.split(self._sums, starts[1:]), self._n_bins)
+        by_class = np.split(sums_of_cells, starts[1:])
+        return calibration.predicted_class_errors(table, by_class, self._n_bins)
 
     def _append(self, keys: Ints, sums: Floats) -> None:
-        self._pending.append((keys, sums))
-        self._n_pending += len(keys)
-        if self._n_pending > max(_BUFFER, len(self._keys)):
-            self._settle()
+        self._parts.append((keys, sums))
+        n_settled, *n_added = (len(keys) for keys, _ in self._parts)
+        if sum(n_added) > max(_BUFFER, n_settled):
+            self._settled()
 
-    def _settle(self) -> None:
-        keys = np.concatenate([self._keys, *(keys for keys, _ in self._pending)])
-        sums = np.concatenate([self._sums, *(sums for _, sums in self._pending)])
-        self._keys, place = np.unique(keys, return_inverse=True)
-        totals = [np.bincount(place, column, minlength=len(self._keys)) for column in sums.T]
-        self._sums = np.stack(totals, axis=-1) if len(self._keys) else np.zeros((0, 3))
-        self._pending, self._n_pending = [], 0
+    def _settled(self) -> tuple[Ints, Floats]:
+        all_keys, sums = (np.concatenate(side) for side in zip(*self._parts, strict=True))
+        keys, place = np.unique(all_keys, return_inverse=True)
+        totals = [np.bincount(place, column, minlength=len(keys)) for column in sums.T]
+        self._parts = [(keys, np.stack(totals, axis=-1).astype(np.float64))]
+        return self._parts[0]
 
 
 class AllClasses:
@@ -310,14 +285,15 @@ class AllClasses:
         self._n_bins = n_bins
         self._n_tokens = 0
         self._upper: Floats = np.zeros((n_classes, n_bins, 3))
-        self._cells: Floats = np.zeros((3, LOG_CELLS, n_classes))
+        n_cells = LOG_CELLS * max(1, min(LOG_CELLS, _ALL_CELLS // (LOG_CELLS * n_classes)))
+        self._cells: Floats = np.zeros((3, n_cells, n_classes))
 
     def add(self, values: Any, targets: Ints) -> None:
         """Add a chunk of logits or log-probabilities, some rows at a time."""
         step = max(1, _CELLS_AT_ONCE // len(self._upper))
         for start in range(0, len(targets), step):
             rows = slice(start, start + step)
-            sums = of_rows(values[rows], targets[rows], LOG_CELLS, 1 / self._n_bins)
+            sums = of_rows(values[rows], targets[rows], self._cells.shape[1], 1 / self._n_bins)
             counts, mass, hits, probs, classes, correct = sums
             self._cells[0] += counts
             self._cells[1] += mass
@@ -346,6 +322,9 @@ class AllClasses:
     def restore(self, arrays: Mapping[str, NDArray[Any]]) -> None:
         """Replace the sums by saved ones."""
         self._n_tokens = int(arrays["n_tokens"])
+        # Older sums of a small vocabulary have fewer cells; a number of cells is a multiple of 8.
+        n_cells = 8 * len(arrays["counts/held"]) // len(self._upper)
+        self._cells = np.zeros((3, n_cells, len(self._upper)))
         for name, table in self._tables().items():
             bits = np.unpackbits(arrays[f"{name}/held"], count=table.size)
             used = bits.astype(bool).reshape(table.shape)
@@ -359,14 +338,38 @@ class AllClasses:
         bins[:, 0] = cells.sum(axis=1) - bins[:, 1:].sum(axis=1)
         n_classes = len(bins)
         return {
-            "sce": sce_of(bins, n_classes, self._n_tokens),
-            "ace": ace_of(cells, n_classes, self._n_bins),
+            "sce": calibration.sce_of(bins, n_classes, self._n_tokens),
+            "ace": calibration.ace_of(cells, n_classes, self._n_bins),
             "vocabulary_unseen": float((self._cells[2].sum(axis=0) == 0).mean()),
         }
 
     def _tables(self) -> dict[str, Floats]:
         counts, probs, hits = self._cells
         return {"upper": self._upper, "counts": counts, "probs": probs, "hits": hits}
+
+
+@dataclass
+class StreamState:
+    """The complete state of a stream."""
+
+    curves: dict[str, CurveSums]
+    predicted: PredictedClasses | None
+    classes: AllClasses | None
+    rows: list[TokenRows] | None
+    row_groups: list[str] = field(default_factory=list)
+    groups: FoldingUnits = field(default_factory=FoldingUnits)
+    scores: UnitSums = field(default_factory=lambda: UnitSums(6))
+
+    @property
+    def n_tokens(self) -> int:
+        """Tokens seen."""
+        return int(self.scores.table[:, 0].sum())
+
+    def move(self, moved: Ints | None) -> None:
+        """Move the sums of units that were bundled."""
+        self.scores.move(moved)
+        for curve in self.curves.values():
+            curve.units.move(moved)
 
 
 def of_rows(
@@ -402,11 +405,11 @@ def of_rows(
     )
 
 
-def cell_index(confidence: Floats, bins: Ints, n_bins: int, parts: int) -> Ints:
-    """The fine cell of each confidence within its bin."""
+def cell_index(confidence: Floats, n_bins: int, parts: int) -> tuple[Ints, Ints]:
+    """The bin of each confidence, and its fine cell within the bin."""
+    bins = bin_index(confidence, equal_width_edges(n_bins)).astype(np.int64)
     inside = ((confidence * n_bins - bins) * parts).astype(np.int64).clip(0, parts - 1)
-    index: Ints = bins * parts + inside
-    return index
+    return bins, bins * parts + inside
 
 
 def _narrow(sums: Floats) -> NDArray[Any]:

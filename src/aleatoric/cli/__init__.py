@@ -1,4 +1,4 @@
-"""The command line: parse, call, print. No logic lives here."""
+"""The command line: parse, call, print. Commands are imported when they are called."""
 
 from __future__ import annotations
 
@@ -6,28 +6,110 @@ import gc
 import signal
 import sys
 import threading
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from functools import cached_property, partial
+from importlib import import_module
 from pathlib import Path
-from typing import Annotated, NoReturn
+from typing import Annotated, Any, NoReturn, cast
 
 import typer
+from typer import Typer
+from typer.core import TyperCommand, TyperGroup
 
 import aleatoric
 from aleatoric import registry
 from aleatoric.cli import printing
-from aleatoric.cli.jobs import level_command, resume_command
-from aleatoric.cli.options import FormatOption, JsonOption, SeedOption
-from aleatoric.cli.plan import plan_command
+from aleatoric.cli.options import Output, SeedOption, prints_results
 from aleatoric.cli.printing import byte_bar, monitored, say, show_run, show_tables, shown, track
-from aleatoric.cli.saved import compare, report, score, view
 from aleatoric.errors import AleatoricError, UsageError
-from aleatoric.inference.bootstrap import DEFAULT_METHOD
-from aleatoric.levels.base import find_level
-from aleatoric.report.tables import printable
+
+SUMMARIES = {
+    "text": "Whole texts: does a generator vary as people do?",
+    "token": "Reference tokens: is the model's distribution calibrated?",
+    "word": "Next words: does the model spread its probability as people do?",
+    "resume": "Resume an interrupted run; finished work is not repeated.",
+    "score": "Show the results of a saved run; needs no model.",
+    "compare": "Do systems differ? Paired differences on common items, with tests.",
+    "report": "Write pages, figures and tables of saved runs.",
+    "view": "Explore runs of any size in the browser, also while they are written.",
+    "plan": "Plan how many people, samples and contexts a target needs, or what a run costs.",
+    "finetune": "Fine-tune a model on people's answers and test it on passages it never saw.",
+}
+"""Command -> the first line of its help; a test compares it with the help itself."""
+_SAVED = ("score", "compare", "report", "view", "plan")
+
+
+class LazyCommand(TyperCommand):
+    """A command that is known by its name and summary until it is called."""
+
+    def __init__(self, name: str, summary: str, function: Callable[[], Callable[..., None]]):
+        super().__init__(name, short_help=summary)
+        self._function = function
+        del self.help, self.params  # those of the command itself are meant
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self.loaded, name)
+
+    @cached_property
+    def loaded(self) -> Any:
+        """The command itself."""
+        from typer.main import get_command
+
+        app = Typer(add_completion=False, rich_markup_mode="markdown")
+        app.command(name=self.name)(self._function())
+        return get_command(app)
+
+    def make_context(self, *arguments: Any, **named: Any) -> Any:
+        """Parse the arguments of the command itself."""
+        return self.loaded.make_context(*arguments, **named)
+
+
+class LazyGroup(TyperGroup):
+    """The commands of the command line: those given, and those that are imported when called."""
+
+    def __init__(self, *, commands: Any = None, **attributes: Any) -> None:
+        given: dict[str, Any] = commands or {}
+        groups = {name: c for name, c in given.items() if isinstance(c, TyperGroup)}
+        ours = {name: c for name, c in given.items() if name not in groups}
+        super().__init__(commands=ours | lazy_commands() | groups, **attributes)
+
+    def invoke(self, ctx: Any) -> Any:
+        """Call the command; typer ends one that is interrupted without a word."""
+        try:
+            return super().invoke(ctx)
+        except KeyboardInterrupt:
+            sys.stderr.write("stopped.\n")
+            gc.freeze()  # otherwise the end looks for cycles in all that was computed
+            raise
+
+
+def lazy_commands() -> dict[str, LazyCommand]:
+    """Return the commands of levels, then those of saved runs."""
+    levels = [name for name in registry.names("levels") if name != "finetune"]
+    names = [*levels, "resume", *_SAVED, "finetune"]
+    return {name: LazyCommand(name, _summary(name), partial(_function, name)) for name in names}
+
+
+def _summary(name: str) -> str:
+    """Return the first line of a command's help; a level of another package is imported for it."""
+    return SUMMARIES.get(name) or str(_function(name).__doc__).strip().partition("\n")[0]
+
+
+def _function(name: str) -> Callable[..., None]:
+    """Import the function of a command."""
+    if name in _SAVED:
+        module = import_module("aleatoric.cli.plan" if name == "plan" else "aleatoric.cli.saved")
+        return cast(Callable[..., None], getattr(module, name))
+    from aleatoric.cli import jobs
+    from aleatoric.levels.base import find_level
+
+    return jobs.resume_command() if name == "resume" else jobs.level_command(find_level(name))
+
 
 app = typer.Typer(
     name="aleatoric",
+    cls=LazyGroup,
     help="Does a language model's uncertainty match the variability of people?",
     no_args_is_help=True,
     pretty_exceptions_enable=False,
@@ -47,6 +129,8 @@ def main() -> None:
         with _ended_by_sigterm(), shown():
             app()
     except AleatoricError as error:
+        from aleatoric.reporting.tables import printable
+
         one_line = printable(str(error)).replace("\n", " ")
         sys.stderr.write(f"error: {one_line}\n")
         sys.exit(error.status)
@@ -82,46 +166,53 @@ def _version(
 
 
 @app.command()
+@prints_results
 def demo(
+    output: Output,
     out: Annotated[Path, typer.Option(help="Where the run and its report go.")] = Path("demo"),
     toy: Annotated[
         bool, typer.Option("--toy", help="A made-up language instead of SmolLM2; seconds.")
     ] = False,
     seed: SeedOption = 0,
-    as_json: JsonOption = False,
-    layout: FormatOption = "terminal",
 ) -> None:
     """Compare models with simulated people whose truth is known, and write a report.
 
     Example: `aleatoric demo`
     """
     from aleatoric import demo as simulation
-    from aleatoric.report.page import make_report
+    from aleatoric.inference.bootstrap import DEFAULT_METHOD
+    from aleatoric.reporting.page import make_report
 
     run = simulation.run_toy if toy else simulation.run_smollm2
     with monitored(out / "run") as (_, monitor), run(out, seed, monitor) as store:
-        results = show_run(store, DEFAULT_METHOD, as_json, layout)
+        results = show_run(store, DEFAULT_METHOD, output)
         for path in make_report([store], out / "report.html", None, track):
             say(f"wrote {path}")
-    smollm2 = (simulation.PLANTED_SYSTEM, f"SmolLM2 itself at {simulation.PLANTED}")
-    planted = (simulation.TOY_SYSTEM, "the model named toy") if toy else smollm2
+    temperature = simulation.PLANTED
+    smollm2 = (f"smollm2 {temperature}", f"SmolLM2 itself at {temperature}")
+    planted = ("toy", "the model named toy") if toy else smollm2
     say(simulation.conclusion(results, *planted))
-    say(simulation.NEXT_STEP)
+    say("With real people: aleatoric word --corpus answers.jsonl --model smollm2 --out runs/first")
 
 
 @app.command(name="list")
+@prints_results
 def list_(
-    kind: Annotated[str | None, typer.Argument(help="corpora, models, metrics, ...")] = None,
+    output: Output,
+    kind: Annotated[
+        str | None, typer.Argument(help="metrics, corpora, models, probes, analyses, decoders, ...")
+    ] = None,
 ) -> None:
-    """List corpora, models, metrics and other plugins.
+    """List metrics, corpora, models and other things to choose from, and how to use them.
 
-    Example: `aleatoric list corpora`
+    Example: `aleatoric list metrics`
     """
-    if kind is not None and kind not in registry.PLUGINS:
-        kinds = ", ".join(registry.PLUGINS)
-        raise UsageError(f"there is no kind {kind!r}; the kinds are {kinds}.")
-    for name in [kind] if kind else registry.PLUGINS:
-        print(printable(f"{name}: {', '.join(registry.names(name))}"))
+    from aleatoric.reporting.catalog import KINDS, listing
+
+    if kind is not None and kind not in KINDS:
+        raise UsageError(f"there is no kind {kind!r}; the kinds are {', '.join(KINDS)}.")
+    tables = [listing(name) for name in ([kind] if kind else KINDS)]
+    show_tables(tables, output)
 
 
 @app.command()
@@ -147,11 +238,11 @@ def fetch(
 
 
 @reproduce_app.command(name="next-word")
+@prints_results
 def reproduce_next_word(
+    output: Output,
     data: Annotated[Path, typer.Option(help="A folder with Provo and recorded systems.")],
     seed: SeedOption = 0,
-    as_json: JsonOption = False,
-    layout: FormatOption = "terminal",
 ) -> None:
     """Reproduce Table 1 of "Predict the Next Word": printed, as published, and corrected.
 
@@ -160,12 +251,14 @@ def reproduce_next_word(
     from aleatoric.studies import next_word_paper
 
     lines = next_word_paper.reproduce(data, seed, track)
-    document = {"results": [line.as_dict() for line in lines]}
-    show_tables([next_word_paper.to_table(lines)], as_json, layout, document)
+    document = {"results": [line.to_dict() for line in lines]}
+    show_tables([next_word_paper.to_table(lines)], output, document)
 
 
 @reproduce_app.command(name="e-ece")
+@prints_results
 def reproduce_e_ece(
+    output: Output,
     data: Annotated[Path, typer.Option(help="The folder of Multi30K's parallel text.")],
     rows: Annotated[
         Path | None,
@@ -175,8 +268,6 @@ def reproduce_e_ece(
     ] = None,
     bins: Annotated[int, typer.Option(min=1, max=1000, help="Bins of confidence.")] = 15,
     seed: SeedOption = 0,
-    as_json: JsonOption = False,
-    layout: FormatOption = "terminal",
 ) -> None:
     """Reproduce Tables 1 to 4 of the e-ECE paper for Multi30K DE→EN: printed, and ours.
 
@@ -184,13 +275,14 @@ def reproduce_e_ece(
     """
     from aleatoric.studies import e_ece_paper
 
-    reproduction = e_ece_paper.reproduce(data, rows, bins, seed)
-    document = {"results": [line.as_dict() for line in reproduction.lines]}
-    show_tables(list(reproduction.tables), as_json, layout, document)
+    tables, document = e_ece_paper.reproduce(data, rows, bins, seed)
+    show_tables(tables, output, document)
 
 
 @reproduce_app.command(name="production")
+@prints_results
 def reproduce_production(
+    output: Output,
     data: Annotated[Path, typer.Option(help="A folder with ASSET, WMT'14 or other texts.")],
     protocol: Annotated[str, typer.Option(help="paper, corrected or both.")] = "both",
     probe: Annotated[
@@ -202,8 +294,6 @@ def reproduce_production(
     ] = None,
     pairs: Annotated[bool, typer.Option("--pairs", help="Print every pair distance too.")] = False,
     seed: SeedOption = 0,
-    as_json: JsonOption = False,
-    layout: FormatOption = "terminal",
 ) -> None:
     """Reproduce the human control of "What Comes Next?" (Tables 2 to 5).
 
@@ -217,22 +307,7 @@ def reproduce_production(
     reproduction = production_paper.reproduce(data, protocols, probes, splitting, recorded, track)
     listed = production_paper.pair_tables(reproduction.pairs) if pairs else []
     tables = [*production_paper.to_tables(reproduction), *listed]
-    show_tables(tables, as_json, layout, reproduction.as_dict())
-
-
-for _level in registry.names("levels"):
-    if _level != "finetune":
-        app.command(name=_level)(level_command(find_level(_level)))
-app.command()(resume_command())
-for _command in (
-    score,
-    compare,
-    report,
-    view,
-    plan_command(),
-    level_command(find_level("finetune")),
-):
-    app.command()(_command)
+    show_tables(tables, output, reproduction.to_dict())
 
 
 if __name__ == "__main__":

@@ -1,61 +1,34 @@
-"""Commands that ask models: word, token, text, finetune, new levels, and resume.
-
-Their options are the fields of jobs.
-"""
+"""Commands that ask models: one per level, with the fields of its job as options, and resume."""
 
 from __future__ import annotations
 
 import inspect
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from dataclasses import MISSING, Field, fields
 from pathlib import Path
-from typing import Annotated, Any, TypeVar, get_args, get_origin, get_type_hints
+from typing import Annotated, Any, get_args, get_origin, get_type_hints
 
 import typer
 
+import aleatoric.cli.options as shared
 from aleatoric import registry
-from aleatoric.cli.options import (
-    AllowedProbeOption,
-    FormatOption,
-    IntervalOption,
-    JsonOption,
-    OutOption,
-    RunArgument,
-    Signature,
-    option,
-    with_options,
-)
+from aleatoric.cli.options import Output, option, with_options
 from aleatoric.cli.printing import monitored, say, show_run
 from aleatoric.errors import MissingExtraError, UsageError
 from aleatoric.inference.bootstrap import DEFAULT_METHOD, check_method
 from aleatoric.levels.base import Level, ResumeOptions, find_level, resume_run, run_job
-from aleatoric.runs.disk import check_place, check_run, command
-from aleatoric.runs.job import Job, about, flag, shown_fields
+from aleatoric.runs.disk import command
+from aleatoric.runs.job import about, flag, shown_fields
 from aleatoric.runs.run import Store
 
-J = TypeVar("J", bound=Job)
-SHOWN: Signature = {
-    "interval": (IntervalOption, DEFAULT_METHOD),
-    "as_json": (JsonOption, False),
-    "layout": (FormatOption, "terminal"),
-}
+SHOWN: shared.Signature = {"interval": (shared.IntervalOption, DEFAULT_METHOD), **shared.OUTPUT}
 """How results are shown, for all of these commands."""
-EXPORT = Annotated[
-    Path | None,
-    typer.Option(help="Write the weights of each fold here for transformers (lora: for peft)."),
-]
+_EXPORT = "Write the weights of each fold here for transformers (lora: for peft)."
 RESUMED = (
     *("device", "batch_tokens", "trust_remote_code", "engine", "address"),
     *("actors", "actor_cpus", "actor_gpus"),
 )
 """Fields of jobs that may be given again when a run is resumed."""
-
-
-def _export(job: Any, run: Path, to: Path) -> None:
-    from aleatoric.tuning.exporting import export_weights
-
-    for written in export_weights(run, to, job.device, job.trust_remote_code):
-        say(f"wrote {written}")
 
 
 def level_command(level: Level) -> Callable[..., None]:
@@ -67,29 +40,37 @@ def level_command(level: Level) -> Callable[..., None]:
         if level.needs_out and out is None:
             raise UsageError("give a directory for the run, as --out runs/first.")
         check_method(options["interval"])
-        job: Any = job_from(level.job_type, options)
+        values = {f.name: _value(f, options[f.name]) for f in shown_fields(level.job_type)}
+        job: Any = level.job_type(**values)
         if export:
-            from aleatoric.tuning.exporting import check_export
+            from aleatoric.tuning.exporting import check_export, export_weights
 
             check_export(job, export)
         with monitored(out) as (folder, monitor), run_job(job, folder, monitor) as store:
             _show(store, *(options[name] for name in SHOWN))
         if export:
-            _export(job, out, export)
+            for path in export_weights(out, export, job.device, job.trust_remote_code):
+                say(f"wrote {path}")
         if out is not None:
             say(f"saved in {out}; see it again with: {command(out, 'score')}")
 
-    return _with_job_options(run, level)
+    job_type = level.job_type
+    kinds = get_type_hints(job_type)
+    options = {f.name: _annotated(f, kinds[f.name]) for f in shown_fields(job_type)}
+    out = option(Path, "Keep the run in this directory.")
+    options |= {"interval": SHOWN["interval"], "out": out, **SHOWN}
+    options |= {"export": option(Path, _EXPORT)} if job_type.command == "finetune" else {}
+    return with_options(run, job_type.command, level.help, options)
 
 
-def _show(store: Store, interval: str, as_json: bool, layout: str) -> None:
+def _show(store: Store, interval: str, *output: Any) -> None:
     """Print a run's results; write the curves of fine-tuning as a table and, if possible, drawn."""
-    show_run(store, interval, as_json, layout)
+    show_run(store, interval, Output(*output))
     if store.manifest["command"] != "finetune":
         return
-    from aleatoric.report.figures import draw_all
-    from aleatoric.report.finetune import curve_pictures, curve_table
-    from aleatoric.report.tables import to_csv
+    from aleatoric.reporting.figures import draw_all
+    from aleatoric.reporting.finetune import curve_pictures, curve_table
+    from aleatoric.reporting.tables import to_csv
 
     paths = [store.path / "curves.csv"]
     paths[0].write_text(to_csv(curve_table(store)), encoding="utf-8")
@@ -127,10 +108,10 @@ def resume_command() -> Callable[..., None]:
     Example: `aleatoric resume runs/gpt2`
     """
     options = {
-        "run": (RunArgument, inspect.Parameter.empty),
+        "run": (shared.RunArgument, inspect.Parameter.empty),
         "salvage": option(Path, "For a damaged run: save what is intact as a new run here."),
         **_resumed_fields(),
-        "probe": (AllowedProbeOption, None),
+        "probe": (shared.AllowedProbeOption, None),
         "word_rule": option(str, "Word level: allow the run's own rule, module:function."),
         "key_for": option(list[str], "Host of a server that may be sent your key; repeatable."),
         **SHOWN,
@@ -156,20 +137,9 @@ def _resumed_fields() -> dict[str, tuple[Any, Any]]:
 def _salvage(run: Path, out: Path) -> None:
     from aleatoric.runs.salvage import salvage
 
-    check_run(run)
-    check_place(out)
     for line in salvage(run, out):
         say(line)
     say(f"saved in {out}; what is lost is made again by {command(out)}")
-
-
-def _with_job_options(run: Callable[..., None], level: Level) -> Callable[..., None]:
-    job_type = level.job_type
-    kinds = get_type_hints(job_type)
-    options = {f.name: _annotated(f, kinds[f.name]) for f in shown_fields(job_type)}
-    options |= {"interval": SHOWN["interval"], "out": (OutOption, None), **SHOWN}
-    options |= {"export": (EXPORT, None)} if job_type.command == "finetune" else {}
-    return with_options(run, job_type.command, level.help, options)
 
 
 def _annotated(job_field: Field[Any], kind: Any) -> tuple[Any, Any]:
@@ -187,16 +157,9 @@ def _option_of(job_field: Field[Any]) -> Any:
     return typer.Option(flag(job_field), help=facts.help, min=facts.low, max=facts.high)
 
 
-def job_from(job_type: type[J], options: Mapping[str, Any]) -> J:
-    """Return the job that the options of a command ask for."""
-    job_fields = shown_fields(job_type)
-    return job_type(**{f.name: _value(f, options[f.name]) for f in job_fields})
-
-
 def _value(job_field: Field[Any], value: Any) -> Any:
     """Return the value of a field; a repeatable option that is not given has its default."""
     if about(job_field).single:
         return (value,)
-    if isinstance(job_field.default, tuple) and not value:
-        return job_field.default
-    return tuple(value) if isinstance(value, list) else value
+    chosen = (value or job_field.default) if isinstance(job_field.default, tuple) else value
+    return tuple(chosen) if isinstance(chosen, list) else chosen

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import inspect
 from collections.abc import Callable, Mapping
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -13,6 +14,21 @@ from aleatoric.errors import UsageError
 
 Signature = Mapping[str, tuple[Any, Any]]
 """Parameter -> annotation and default, as typer takes them."""
+LAYOUTS = ("terminal", "markdown", "latex", "csv", "json")
+
+
+@dataclass(frozen=True)
+class Output:
+    """How a command prints its results."""
+
+    as_json: bool = False
+    layout: str = "terminal"
+    wide: bool = False
+
+    @property
+    def shows_all(self) -> bool:
+        """Whether all columns and metrics are shown, not only the leading ones."""
+        return self.wide or self.as_json or self.layout != "terminal"
 
 
 def with_options(
@@ -50,11 +66,8 @@ def check_named_once(runs: list[Path]) -> None:
 
 def _known_layout(ctx: typer.Context, layout: str) -> str:
     """Refuse a bad --format before the work, not after it."""
-    from aleatoric.report.tables import FORMATS
-
-    if layout not in ("terminal", *FORMATS):
-        formats = ", ".join(("terminal", *FORMATS))
-        raise UsageError(f"there is no format {layout!r}; use {formats}.")
+    if layout not in LAYOUTS:
+        raise UsageError(f"there is no format {layout!r}; use {', '.join(LAYOUTS)}.")
     if ctx.params.get("as_json") and is_given(ctx, "layout"):
         raise UsageError(f"--json leaves no room for --format {layout}; give one of them.")
     return layout
@@ -63,12 +76,28 @@ def _known_layout(ctx: typer.Context, layout: str) -> str:
 RunArgument = Annotated[Path, typer.Argument(help="A run directory.")]
 # Read before --format, which cannot be combined with it.
 _JSON = typer.Option("--json", is_eager=True, help="Print one JSON document; without --format.")
-JsonOption = Annotated[bool, _JSON]
-_LAYOUTS = "terminal, markdown, latex or csv."
-FormatOption = Annotated[str, typer.Option("--format", help=_LAYOUTS, callback=_known_layout)]
+_LAYOUTS = "terminal, markdown, latex, csv or json; csv and json have one number per cell."
+_FORMAT = typer.Option("--format", help=_LAYOUTS, callback=_known_layout)
+_WIDE = "Show all columns and metrics in the terminal; other formats always do."
+OUTPUT: Signature = {
+    "as_json": (Annotated[bool, _JSON], False),
+    "layout": (Annotated[str, _FORMAT], "terminal"),
+    "wide": (Annotated[bool, typer.Option("--wide", help=_WIDE)], False),
+}
+"""The options that make an `Output`."""
 _METHODS = "Confidence intervals over groups: auto, t, studentised, percentile or none."
 IntervalOption = Annotated[str, typer.Option("--interval", help=_METHODS)]
 SeedOption = Annotated[int, typer.Option(help="The same seed gives the same bytes.")]
 _PROBES = "Text level: allow this module:function among the run's probes; repeatable."
 AllowedProbeOption = Annotated[list[str] | None, typer.Option("--probe", help=_PROBES)]
-OutOption = Annotated[Path | None, typer.Option(help="Keep the run in this directory.")]
+
+
+def prints_results(run: Callable[..., None]) -> Callable[..., None]:
+    """Give a command that takes an `output` the options for it."""
+    own = inspect.signature(run, eval_str=True).parameters.values()
+    options = {each.name: (each.annotation, each.default) for each in own if each.name != "output"}
+
+    def command(as_json: bool, layout: str, wide: bool, **options: Any) -> None:
+        run(**options, output=Output(as_json, layout, wide))
+
+    return with_options(command, run.__name__, run.__doc__ or "", {**options, **OUTPUT})

@@ -8,15 +8,8 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from aleatoric.cli.options import (
-    FormatOption,
-    JsonOption,
-    SeedOption,
-    Signature,
-    is_given,
-    option,
-    with_options,
-)
+import aleatoric.cli.options as shared
+from aleatoric.cli.options import Output, Signature, option
 from aleatoric.cli.printing import say, show_tables
 from aleatoric.errors import UsageError
 
@@ -66,23 +59,23 @@ _HELP = """Plan how many people, samples and contexts a target needs, or what a 
     """
 
 
-def plan_command() -> Any:
-    """Return the command, with the options of both of its forms."""
+_OPTIONS: Signature = {
+    "ctx": (typer.Context, inspect.Parameter.empty),
+    **_OF_PRECISION,
+    "cost": (Annotated[bool, _COST], False),
+    **_OF_COST,
+    "seed": (shared.SeedOption, 0),
+    **shared.OUTPUT,
+}
 
-    def run(ctx: typer.Context, cost: bool, as_json: bool, layout: str, **options: Any) -> None:
-        _check_form(ctx, cost)
-        (_show_cost if cost else _show_plan)(options, as_json, layout)
 
-    options = {
-        "ctx": (typer.Context, inspect.Parameter.empty),
-        **_OF_PRECISION,
-        "cost": (Annotated[bool, _COST], False),
-        **_OF_COST,
-        "seed": (SeedOption, 0),
-        "as_json": (JsonOption, False),
-        "layout": (FormatOption, "terminal"),
-    }
-    return with_options(run, "plan", _HELP, options)
+def _run(ctx: typer.Context, cost: bool, **options: Any) -> None:
+    _check_form(ctx, cost)
+    output = Output(*(options.pop(name) for name in shared.OUTPUT))
+    (_show_cost if cost else _show_plan)(options, output)
+
+
+plan = shared.with_options(_run, "plan", _HELP, _OPTIONS)
 
 
 def _check_form(ctx: typer.Context, cost: bool) -> None:
@@ -90,7 +83,7 @@ def _check_form(ctx: typer.Context, cost: bool) -> None:
     unused = {*_OF_PRECISION, "seed"} - {"samples"} if cost else {*_OF_COST}
     for parameter in ctx.command.params:
         name = parameter.name or ""
-        if name not in unused or not is_given(ctx, name):
+        if name not in unused or not shared.is_given(ctx, name):
             continue
         shown = parameter.opts[0] if parameter.param_type_name == "option" else name.upper()
         if cost:
@@ -98,8 +91,9 @@ def _check_form(ctx: typer.Context, cost: bool) -> None:
         raise UsageError(f"{shown} is an option of --cost; add --cost, or leave it out.")
 
 
-def _show_cost(options: dict[str, Any], as_json: bool, layout: str) -> None:
-    from aleatoric.report.plan import cost_dicts, cost_table
+def _show_cost(options: dict[str, Any], output: Output) -> None:
+    from aleatoric.reporting.plan import cost_dicts, cost_table
+    from aleatoric.reporting.tables import table_of_records
     from aleatoric.studies import cost
     from aleatoric.studies.plan import sizes
 
@@ -112,7 +106,9 @@ def _show_cost(options: dict[str, Any], as_json: bool, layout: str) -> None:
     machines = [cost.Machine(device, number, dtype) for number in options["workers"] or (1,)]
     parameters = [cost.parse_parameters(size) for size in options["parameters"] or ["135M"]]
     rows = cost.designs(one_run, samples, parameters, machines)
-    show_tables([cost_table(rows)], as_json, layout, {"costs": cost_dicts(rows)})
+    costs = cost_dicts(rows)
+    data = [table_of_records("Cost of a run", costs)]
+    show_tables([cost_table(rows)], output, {"costs": costs}, data)
 
 
 def _target_and_grid(options: dict[str, Any]) -> tuple[Target, Grid]:
@@ -128,16 +124,16 @@ def _target_and_grid(options: dict[str, Any]) -> tuple[Target, Grid]:
     return target, grid
 
 
-def _show_plan(options: dict[str, Any], as_json: bool, layout: str) -> None:
-    from aleatoric.report.figures import check_formats, draw_all
-    from aleatoric.report.plan import plan_picture, plan_table
+def _show_plan(options: dict[str, Any], output: Output) -> None:
+    from aleatoric.reporting.figures import check_formats, draw_all
+    from aleatoric.reporting.plan import plan_data, plan_picture, plan_table
 
     target, grid = _target_and_grid(options)
     figure: Path | None = options["figure"]
     forms = (figure.suffix.lstrip("."),) if figure else ()
     check_formats(forms)
     plan = _plan(options, target, grid)
-    show_tables([plan_table(plan)], as_json, layout, plan.as_dict())
+    show_tables([plan_table(plan)], output, plan.to_dict(), [plan_data(plan)])
     if figure:
         (path,) = draw_all({figure.stem: plan_picture(plan)}, figure.parent, forms)
         say(f"wrote {path}")
@@ -153,9 +149,8 @@ def _plan(options: dict[str, Any], target: Target, grid: Grid) -> RunPlan:
         raise UsageError("give a run to learn from, or --assume sd=0.2,icc=0.05, and not both.")
     differs = target.difference is not None or options["against"] is not None
     if correlation is not None and not differs:
-        raise UsageError(
-            "--correlation is of two systems; add --difference or --against, or leave it out."
-        )
+        fix = "add --difference or --against, or leave it out"
+        raise UsageError(f"--correlation is of two systems; {fix}.")
     if run is None:
         for name in ("system", "against"):
             if options[name] is not None:

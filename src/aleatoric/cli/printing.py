@@ -7,95 +7,98 @@ import errno
 import io
 import json
 import os
+import shutil
 import sys
 import tempfile
 import time
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager, nullcontext
-from dataclasses import replace
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import typer
-from rich.console import Console
-from rich.markup import escape
-from rich.text import Text
 
+from aleatoric.cli.options import Output
 from aleatoric.errors import StorageError
-from aleatoric.levels.base import Monitor, level_of
-from aleatoric.registry import Advance
-from aleatoric.report.tables import printable
-from aleatoric.result_types import Result, Table
-from aleatoric.runs.disk import command
-from aleatoric.runs.formats import DATABASE
-from aleatoric.runs.run import Store
-from aleatoric.runs.session import Stopped, listening
 
-WIDTH = 200
-"""The width of tables in a file or a pipe."""
-MIN_COLUMNS = 4
-"""The fewest columns that a terminal shows of a table."""
+if TYPE_CHECKING:
+    from rich.console import Console
+
+    from aleatoric.levels.base import Monitor
+    from aleatoric.registry import Advance
+    from aleatoric.result_types import Result, Table
+    from aleatoric.runs.run import Store
 
 
-def show_run(store: Store, interval: str, as_json: bool, layout: str) -> list[Result]:
+def show_run(store: Store, interval: str, output: Output) -> Sequence[Result]:
     """Print and return a run's results: as one JSON document, or as tables, notes on stderr."""
-    from aleatoric.report.views import view_of_run
+    from aleatoric.levels.base import level_of
+    from aleatoric.reporting.tables import results_data
+    from aleatoric.reporting.views import view_of_run
 
     view, level = view_of_run(store), level_of(store)
     results, notes = level.results(store, interval), level.notes(store)
-    if as_json:
-        document = view.document(store, results, interval)
+    if output.as_json:
         with shown():
-            print_json(document | {"notes": notes})
+            print_json(view.document(store, results, interval) | {"notes": notes})
         return results
-    tables, lines = view.printed(store, results, interval)
+    tables, lines = view.printed(store, results, interval, output.shows_all)
     with shown():
-        show_tables(tables, False, layout)
-        for line in lines if layout == "terminal" else ():
-            print(printable(line))
+        show_tables(tables, output, data=[results_data(results)])
+        show_lines(lines, output)
     for note in notes:
         say(note if note.startswith("warning: ") else f"note: {note}")
     return results
 
 
 def show_tables(
-    tables: list[Table], as_json: bool, layout: str, document: dict[str, Any] | None = None
+    tables: Sequence[Table],
+    output: Output,
+    document: dict[str, Any] | None = None,
+    data: Sequence[Table] = (),
 ) -> None:
-    """Print tables in a layout, or a JSON document, by default that of the tables."""
-    from aleatoric.report import tables as render
+    """Print tables, their `data` with one number per cell, or a JSON `document`."""
+    from aleatoric.reporting import tables as render
 
-    if as_json:
-        print_json(document or {"tables": [table.__dict__ for table in tables]})
-        return
+    if output.as_json:
+        names = ("title", "columns", "rows", "notes")
+        listed = [{name: getattr(table, name) for name in names} for table in tables]
+        print_json(document or {"tables": listed})
+    elif output.layout == "terminal":
+        _print_tables(tables, output.wide)
+    elif output.layout in ("csv", "json"):
+        rows = data or [render.as_data(table) for table in tables]
+        print(getattr(render, f"tables_to_{output.layout}")(rows))
+    else:
+        print("\n\n".join(map(getattr(render, f"to_{output.layout}"), tables)))
+
+
+def _print_tables(tables: Sequence[Table], wide: bool) -> None:
+    from aleatoric.reporting.layout import to_rich
+
+    console = _console()
     for table in tables:
-        if layout == "terminal":
-            console = Console(width=None if sys.stdout.isatty() else WIDTH)
-            console.print(render.to_rich(_fitted(table, console)))
-        else:
-            print(render.FORMATS[layout](table))
+        console.print(to_rich(table, console.width, wide), crop=False)
+        console.print()
 
 
-def _fitted(table: Table, console: Console) -> Table:
-    """Return the leading columns of a table that fit a terminal."""
-    from aleatoric.report.tables import to_rich
+def show_lines(lines: Iterable[str], output: Output) -> None:
+    """Print sentences below tables in a terminal, wrapped to its width."""
+    from rich.text import Text
 
-    unbounded = Console(width=10_000)  # a table is measured as wide as its console at most
+    from aleatoric.reporting.tables import printable
 
-    def too_wide(candidate: Table) -> bool:
-        return unbounded.measure(to_rich(replace(candidate, notes=()))).maximum > console.width
+    if output.layout == "terminal" and not output.as_json:
+        for line in filter(None, lines):
+            _console().print(Text(printable(line)))
 
-    columns, left_out, shown = len(table.columns), 0, table
-    while columns - left_out > MIN_COLUMNS and too_wide(shown):
-        left_out += 1
-        keep = [*range(columns - 1 - left_out), columns - 1]
-        note = f"{left_out} more columns: use a wider terminal, or --format markdown."
-        shown = replace(
-            table,
-            columns=tuple(table.columns[i] for i in keep),
-            rows=tuple(tuple(row[i] for i in keep) for row in table.rows),
-            notes=(*table.notes, note),
-        )
-    return shown
+
+def _console() -> Console:
+    """Return a console on stdout; without a terminal, it is 80 columns wide, or as COLUMNS says."""
+    from rich.console import Console
+
+    is_known = sys.stdout.isatty() or os.environ.get("COLUMNS")
+    return Console(width=shutil.get_terminal_size().columns if is_known else 80, highlight=False)
 
 
 def print_json(document: dict[str, Any]) -> None:
@@ -110,6 +113,8 @@ def print_json(document: dict[str, Any]) -> None:
 
 def json_text(document: Any) -> str:
     """Return a document as JSON; characters that could control a terminal are escaped."""
+    from aleatoric.reporting.tables import printable
+
     plain = json.dumps(document, ensure_ascii=False, allow_nan=False, indent=1)
     if plain.isascii():
         return plain  # json itself escapes control characters below 32
@@ -118,6 +123,11 @@ def json_text(document: Any) -> str:
 
 def say(text: str) -> None:
     """Print a line on stderr."""
+    from rich.console import Console
+    from rich.text import Text
+
+    from aleatoric.reporting.tables import printable
+
     Console(stderr=True, highlight=False).print(Text(printable(text)), soft_wrap=True)
 
 
@@ -133,6 +143,7 @@ def byte_bar(description: str) -> Iterator[Callable[[int, int | None], None]]:
 
 def track(work: Iterable[Any], total: int, description: str) -> Iterable[Any]:
     """Show a progress bar on stderr if it is a terminal."""
+    from rich.console import Console
     from rich.progress import track
 
     console = Console(stderr=True)
@@ -142,11 +153,16 @@ def track(work: Iterable[Any], total: int, description: str) -> Iterable[Any]:
 
 def _label(description: str) -> str:
     """Escape a description for a bar, which reads brackets as markup."""
+    from rich.markup import escape
+
+    from aleatoric.reporting.tables import printable
+
     return escape(printable(description).replace("\n", " "))
 
 
 def _progress(*columns: Any) -> Any:
     """Return a progress bar with its description and further columns."""
+    from rich.console import Console
     from rich.progress import BarColumn, Progress, TextColumn
 
     console = Console(stderr=True)
@@ -176,7 +192,7 @@ def meter(description: str, total: int) -> Iterator[Advance]:
         say(f"{description}: {read} tokens in {seconds:.1f} s, {read / seconds:,.0f} tokens/s")
 
 
-STAND_INS = str.maketrans("↓↑→←‖−–—×²·…≤≥±’‘“”Σμ", "v^><|---x2..<>~''\"\"Su")
+STAND_INS = str.maketrans("↓↑→←‖−–—×²·…≤≥±’‘“”Σμ†", "v^><|---x2..<>~''\"\"Su+")
 """ASCII for the characters in our own tables, one for one, so that columns stay aligned."""
 _HANDLER = "aleatoric.plain"
 
@@ -205,6 +221,11 @@ def monitored(
     out: Path | None, allowed_probes: Iterable[str] = ()
 ) -> Iterator[tuple[Path, Monitor]]:
     """Open the folder of a run, show its progress, and say how to continue if it is stopped."""
+    from aleatoric.levels.base import Monitor
+    from aleatoric.runs.disk import command
+    from aleatoric.runs.formats import DATABASE
+    from aleatoric.runs.session import Stopped, listening
+
     temporary = tempfile.TemporaryDirectory() if out is None else nullcontext("")
     try:
         with temporary as folder, listening() as stopping:

@@ -9,18 +9,11 @@ from contextlib import ExitStack
 from pathlib import Path
 from typing import Annotated
 
-import typer
+from typer import Argument, Option
 
-from aleatoric.cli.options import (
-    AllowedProbeOption,
-    FormatOption,
-    IntervalOption,
-    JsonOption,
-    RunArgument,
-    SeedOption,
-    check_named_once,
-)
-from aleatoric.cli.printing import say, show_run, show_tables, shown, track
+import aleatoric.cli.options as options
+from aleatoric.cli.options import Output, prints_results
+from aleatoric.cli.printing import say, show_lines, show_run, show_tables, shown, track
 from aleatoric.errors import UsageError
 from aleatoric.inference.bootstrap import DEFAULT_METHOD, check_method
 from aleatoric.levels import base
@@ -28,40 +21,44 @@ from aleatoric.probes.base import check_known_probes, probe_options
 from aleatoric.runs.run import Store
 
 
+@prints_results
 def score(
-    run: RunArgument,
+    output: Output,
+    run: options.RunArgument,
     export: Annotated[
-        list[Path] | None, typer.Option(help="Write per-item rows to FILE.parquet or FILE.csv.")
+        list[Path] | None, Option(help="Write per-item rows to FILE.parquet or FILE.csv.")
     ] = None,
     analysis: Annotated[
-        list[str] | None, typer.Option(help="Run a study: see aleatoric list analyses.")
+        list[str] | None, Option(help="Run a study: see aleatoric list analyses.")
     ] = None,
-    system: Annotated[
-        str | None, typer.Option(help="The system that a study or --by looks at.")
-    ] = None,
+    system: Annotated[str | None, Option(help="The system that a study or --by looks at.")] = None,
     by: Annotated[
         str | None,
-        typer.Option(help="agreement: the leading metrics by quartiles of human agreement."),
+        Option(help="agreement: the leading metrics by quartiles of human agreement."),
     ] = None,
-    probe: AllowedProbeOption = None,
-    interval: IntervalOption = DEFAULT_METHOD,
-    as_json: JsonOption = False,
-    layout: FormatOption = "terminal",
+    again: Annotated[
+        bool, Option("--again", help="Score it again even if this version has scored it.")
+    ] = False,
+    probe: options.AllowedProbeOption = None,
+    interval: options.IntervalOption = DEFAULT_METHOD,
 ) -> None:
-    """Score a saved run again; needs no model.
+    """Show the results of a saved run; needs no model.
+
+    A run that is not finished, or that another version of aleatoric scored, is scored again.
 
     Examples: `aleatoric score runs/gpt2 --export rows.parquet --analysis replacement`,
     `aleatoric score runs/gpt2 --by agreement`
     """
-    from aleatoric.studies.by_agreement import by_agreement
-
     check_method(interval)
     if by not in (None, "agreement"):
         raise UsageError(f"--by {by} is not known; use --by agreement.")
     with Store.open(run) as store:
         check_known_probes(probe or (), store.manifest.get("probes") or ())
         monitor = base.Monitor(track, allowed_probes=tuple(probe or ()))
-        base.score(store, monitor, again=not analysis and not by)
+        if again or analysis or by:
+            base.score(store, monitor, again)
+        else:
+            base.check_scored(store, monitor)
         if names := base.refused_probes(store, probe or ()):
             say(f"note: not scored again; to call {', '.join(names)} add {probe_options(names)}")
         for path in export or ():
@@ -70,78 +67,86 @@ def score(
             export_rows(store, path)
             say(f"wrote {path}")
         if not by and not analysis:
-            show_run(store, interval, as_json, layout)
+            show_run(store, interval, output)
             return
         studies = [] if by else analysis or []
         tables = [t for name in studies for t in base.run_study(store, name, system, track).tables]
-        tables += [by_agreement(store, system and [system])] if by else []
+        if by:
+            from aleatoric.studies.by_agreement import by_agreement
+
+            tables.append(by_agreement(store, system and [system]))
         with shown():
-            show_tables(tables, as_json, layout)
+            show_tables(tables, output)
 
 
+@prints_results
 def compare(
-    runs: Annotated[list[Path], typer.Argument(metavar="RUN [RUN]", help="Run directories.")],
+    output: Output,
+    runs: Annotated[list[Path], Argument(metavar="RUN [RUN]", help="Run directories.")],
     system: Annotated[
-        list[str] | None, typer.Option(help="Only these systems, controls too; repeatable.")
+        list[str] | None, Option(help="Only these systems, controls too; repeatable.")
     ] = None,
     metric: Annotated[
-        list[str] | None, typer.Option(help="Only these, or a pattern like 'w1_*'; repeatable.")
+        list[str] | None,
+        Option(
+            help="Only these, or a pattern like 'w1_*'; repeatable. By default the leading ones."
+        ),
     ] = None,
-    alpha: Annotated[float, typer.Option(help="Significance level of the letters.")] = 0.05,
+    alpha: Annotated[float, Option(help="Significance level of the letters.")] = 0.05,
     matched: Annotated[
-        bool, typer.Option("--matched", help="Subsample all systems to the same number of draws.")
+        bool, Option("--matched", help="Subsample all systems to the same number of draws.")
     ] = False,
-    interval: IntervalOption = DEFAULT_METHOD,
-    seed: SeedOption = 0,
-    as_json: JsonOption = False,
-    layout: FormatOption = "terminal",
+    interval: options.IntervalOption = DEFAULT_METHOD,
+    seed: options.SeedOption = 0,
 ) -> None:
     """Do systems differ? Paired differences on common items, with tests.
 
     Example: `aleatoric compare runs/gpt2 runs/bloom --metric overlap`
     """
-    from aleatoric.report.comparisons import comparison_tables
+    from aleatoric.reporting.comparisons import comparison_data, comparison_tables, summary
     from aleatoric.studies import compare as comparing
 
     if not 0 < alpha < 1:
-        raise UsageError(
-            f"--alpha {alpha:g} is no significance level; use a number between 0 and 1, as 0.05."
-        )
-    check_named_once(runs)
+        problem = f"--alpha {alpha:g} is no significance level"
+        raise UsageError(f"{problem}; use a number between 0 and 1, as 0.05.")
+    options.check_named_once(runs)
     with ExitStack() as opened:
         stores = [opened.enter_context(Store.open(run)) for run in runs]
         for store in stores:
             base.score(store, base.Monitor(track), again=False)
         compared = comparing.compare(
-            stores, system or (), metric or (), alpha, seed, interval, matched=matched
+            stores,
+            system or (),
+            metric or (),
+            alpha,
+            seed,
+            interval,
+            matched=matched,
+            only_leading=not output.shows_all,
         )
-    show_tables(comparison_tables(compared), as_json, layout, compared.as_dict())
-    for note in () if as_json else compared.notes:
+    data = [comparison_data(compared)]
+    show_tables(comparison_tables(compared), output, compared.to_dict(), data)
+    show_lines(summary(compared), output)
+    for note in () if output.as_json else compared.notes:
         say(f"note: {note}")
 
 
-RunsArgument = Annotated[
-    list[Path], typer.Argument(metavar="RUN...", help="Run directories, of any levels.")
-]
-InputsOption = Annotated[
-    list[str] | None,
-    typer.Option("--input", help="Text level: show this input on the page; repeatable."),
-]
-
-
 def report(
-    runs: RunsArgument,
-    html: Annotated[Path | None, typer.Option(help="Write one self-contained page.")] = None,
+    runs: Annotated[list[Path], Argument(metavar="RUN...", help="Run directories, of any levels.")],
+    html: Annotated[Path | None, Option(help="Write one self-contained page.")] = None,
     figures: Annotated[
-        Path | None, typer.Option(help="Draw figures (PDF, SVG, PNG) and tables into this folder.")
+        Path | None, Option(help="Draw figures (PDF, SVG, PNG) and tables into this folder.")
     ] = None,
-    inputs: InputsOption = None,
+    inputs: Annotated[
+        list[str] | None,
+        Option("--input", help="Text level: show this input on the page; repeatable."),
+    ] = None,
 ) -> None:
     """Write pages, figures and tables of saved runs.
 
     Example: `aleatoric report runs/gpt2 runs/bloom --html report.html --figures figures`
     """
-    from aleatoric.report.page import make_report
+    from aleatoric.reporting.page import make_report
 
     if html is None and figures is None:
         raise UsageError("nothing to write: give --html FILE, --figures DIR or both.")
@@ -152,27 +157,27 @@ def report(
 
 
 def view(
-    runs: Annotated[list[Path], typer.Argument(metavar="RUN...", help="Run directories.")],
+    runs: Annotated[
+        list[Path], Argument(metavar="RUN...", help="Run directories, or folders of runs.")
+    ],
     port: Annotated[
-        int, typer.Option(min=0, max=65535, help="Listen on this port; 0 takes a free one.")
+        int, Option(min=0, max=65535, help="Listen on this port; 0 takes a free one.")
     ] = 0,
-    no_browser: Annotated[
-        bool, typer.Option("--no-browser", help="Only print the address.")
-    ] = False,
+    no_browser: Annotated[bool, Option("--no-browser", help="Only print the address.")] = False,
     tagger: Annotated[
         str | None,
-        typer.Option(help="Tag contexts to filter them by part of speech: textblob, spacy:NAME."),
+        Option(help="Tag contexts to filter them by part of speech: textblob, spacy:NAME."),
     ] = None,
 ) -> None:
     """Explore runs of any size in the browser, also while they are written.
 
-    Example: `aleatoric view runs/gpt2 runs/bloom`
+    Example: `aleatoric view runs`, or `aleatoric view runs/gpt2 runs/bloom`
     """
-    from aleatoric.report.explorer.library import Library
-    from aleatoric.report.explorer.server import Explorer
+    from aleatoric.reporting.explorer.library import Library, find_runs
+    from aleatoric.reporting.explorer.server import Explorer
 
-    check_named_once(runs)
-    library = Library(runs, tagger)
+    options.check_named_once(runs)
+    library = Library(list(dict.fromkeys(find_runs(runs, say))), tagger)
     with Explorer(library, port) as explorer:
         library.start()
         print(explorer.url, flush=True)

@@ -16,7 +16,7 @@ import tarfile
 import time
 import zlib
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -114,8 +114,6 @@ SETS = {
 
 MAX_BYTES = 2**30
 ATTEMPTS = 4
-CONNECT_SECONDS = 10.0
-STALL_SECONDS = 30.0
 _DAMAGED = (tarfile.TarError, EOFError, zlib.error, gzip.BadGzipFile, ValueError, OverflowError)
 """What reading a damaged archive raises."""
 
@@ -272,7 +270,7 @@ def _receive(download: Download, part: Path, progress: ByteProgress) -> None:
     """Fill `part`, reconnecting as long as each connection brings new bytes."""
     import httpx
 
-    timeout = httpx.Timeout(STALL_SECONDS, connect=CONNECT_SECONDS)
+    timeout = httpx.Timeout(30.0, connect=10.0)
     with httpx.Client(timeout=timeout, follow_redirects=True) as client:
         for attempt in range(1, ATTEMPTS + 1):
             before = part.stat().st_size
@@ -394,18 +392,14 @@ def _publish(part: Path, target: Path, download: Download) -> None:
 def _unreachable(download: Download, part: Path, error: Exception) -> FetchError:
     reason = (" ".join(str(error).split()) or type(error).__name__).partition(" For more")[0]
     again = "run this again to resume the download, or " if part.exists() else ""
-    return FetchError(
-        f"{download.url} cannot be fetched ({reason:.200}); {again}get {download.filename} from "
-        f"{download.page} and put it into {part.parent}."
-    )
+    fix = f"{again}get {download.filename} from {download.page} and put it into {part.parent}"
+    return FetchError(f"{download.url} cannot be fetched ({reason:.200}); {fix}.")
 
 
 def _recorded_sha256(path: Path) -> str | None:
-    try:
-        words = _beside(path, ".sha256").read_text("utf-8").split()
-    except (OSError, ValueError):
-        return None
-    return words[0] if words else None
+    with suppress(OSError, ValueError, IndexError):  # absent, damaged or empty
+        return _beside(path, ".sha256").read_text("utf-8").split()[0]
+    return None
 
 
 def _beside(path: Path, ending: str) -> Path:

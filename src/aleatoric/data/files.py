@@ -1,8 +1,8 @@
-"""Strict readers of users' files: JSON lines and tables, plain or gzip; errors name the line."""
+"""Strict readers of users' files: lines and JSON lines, plain or gzip; errors name the line."""
 
 from __future__ import annotations
 
-import csv
+import codecs
 import gzip
 import hashlib
 import io
@@ -10,6 +10,7 @@ import itertools
 import json
 import math
 import os
+import re
 import stat
 import zlib
 from collections.abc import Callable, Iterator, Mapping
@@ -17,7 +18,7 @@ from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Any, BinaryIO, NoReturn
 
-from aleatoric.errors import DataError, UsageError, quoted
+from aleatoric.errors import DataError, UsageError, did_you_mean, quoted
 
 MAX_LINE_BYTES = 4 * 2**20
 MAX_TEXT_CHARS = 1_000_000
@@ -27,9 +28,13 @@ MAX_GZIP_RATIO = 200
 MIN_GZIP_LIMIT = 4 * 2**20
 """Unpacked data up to this size are accepted at any ratio."""
 _PIECE = 1 << 16
+UTF_16 = ("utf-16", "utf-16-le", "utf-16-be")
+_UTF_16_MARKS = (codecs.BOM_UTF16_LE, codecs.BOM_UTF16_BE)
 
 Place = tuple[Path, int]
 """A file and the number of a line in it, counted from 1."""
+Rows = Iterator[tuple[Place, dict[str, Any]]]
+"""Rows of a file, each with its place: name -> value."""
 
 
 class Inflater:
@@ -61,56 +66,30 @@ class Inflater:
             raise zlib.error("the packed data are cut off")
 
 
-def read_json_lines(path: Path, encoding: str = "utf-8") -> Iterator[tuple[Place, dict[str, Any]]]:
+def read_json_lines(path: Path, encoding: str = "utf-8") -> Rows:
     """Yield each object of a JSON-lines file with its place; gzip is detected by content."""
     for place, text in read_lines(path, encoding):
         if text.strip():
             yield place, _parse_object(text, place)
 
 
-def read_table(path: Path, encoding: str = "utf-8") -> Iterator[tuple[Place, dict[str, str]]]:
-    """Yield each row of a CSV or TSV file with a header, as column -> text, with its place."""
-    lines = _NumberedLines(path, encoding)
-    head = next((line for line in lines if line.strip()), None)
-    if head is None:
-        raise DataError.at(path, None, "the file is empty", "it needs a header line and rows")
-    delimiter = "\t" if head.count("\t") > head.count(",") else ","
-    # Strict: a quote that is never closed must not swallow the rows after it.
-    rows = csv.reader(itertools.chain([head], lines), delimiter=delimiter, strict=True)
-    columns = [name.strip() for name in _next_row(rows, lines) or []]
-    if (twice := _first_twice(columns)) is not None:
-        problem = f"the column name {quoted(twice, 40)} occurs twice"
-        raise DataError.at(path, lines.number, problem, "give every column its own name")
-    place = (path, lines.number + 1)
-    while (row := _next_row(rows, lines)) is not None:
-        if any(cell.strip() for cell in row):
-            if len(row) != len(columns):
-                problem = f"{len(row)} fields where the header has {len(columns)}"
-                raise DataError.at(*place, problem, "quote fields that hold the delimiter")
-            yield place, dict(zip(columns, row, strict=True))
-        place = (path, lines.number + 1)
-
-
-def _next_row(rows: Iterator[list[str]], lines: _NumberedLines) -> list[str] | None:
-    try:
-        return next(rows, None)
-    except csv.Error as error:
-        problem = f"not CSV ({str(error).partition(' - ')[0]})"
-        fix = "close the quotes of the field and double those inside it"
-        if "field limit" in problem:
-            fix += f", and keep it to {csv.field_size_limit()} characters"
-        raise DataError.at(lines.path, lines.number, problem, fix) from None
-
-
 def read_lines(path: Path, encoding: str = "utf-8") -> Iterator[tuple[Place, str]]:
     """Yield each line of a text file with its place, decoded strictly and bounded in length."""
-    _check_encoding(path, encoding)
     with open_binary(path) as file:
         with _reading((path, 1)):
-            head = file.peek(1)
+            head = file.peek(4)
+        if head.startswith((b"PK\x03\x04", b"\xd0\xcf\x11\xe0")):
+            problem = "this is a spreadsheet (or another binary file), not text"
+            raise DataError.at(path, None, problem, "save it as CSV and name that file")
+        encoding = _checked_encoding(path, encoding, head)
+        if encoding in UTF_16:
+            # As UTF-8, lines can be cut before they are decoded.
+            converted = _Converted(file, _to_utf8(encoding, path))
+            file, encoding = io.BufferedReader(converted), "utf-8"
+            with _reading((path, 1)):
+                head = file.peek(1)
         if b"\r" in head[:-1] and b"\n" not in head:  # only carriage returns, as old Macs wrote
-            converted = _Converted(file, lambda data: data.replace(b"\r", b"\n"))
-            file = io.BufferedReader(converted)
+            file = io.BufferedReader(_Converted(file, lambda data: data.replace(b"\r", b"\n")))
         for number in itertools.count(1):
             with _reading((path, number)):
                 raw = file.readline(MAX_LINE_BYTES + 1)
@@ -122,7 +101,9 @@ def read_lines(path: Path, encoding: str = "utf-8") -> Iterator[tuple[Place, str
             yield (path, number), _decode(raw, encoding, (path, number))
 
 
-def read_aligned(paths: list[Path], encoding: str, fix: str) -> Iterator[list[tuple[Place, str]]]:
+def read_aligned(
+    paths: list[Path], encoding: str, fix: str = "give all files the same number of lines"
+) -> Iterator[list[tuple[Place, str]]]:
     """Yield line n of every file together; files of different lengths are refused with `fix`."""
     columns = [read_lines(path, encoding) for path in paths]
     for number, lines in enumerate(itertools.zip_longest(*columns), start=1):
@@ -131,6 +112,20 @@ def read_aligned(paths: list[Path], encoding: str, fix: str) -> Iterator[list[tu
             problem = f"the file has no such line, but {present[0][0][0].name} has"
             raise DataError.at(paths[lines.index(None)], number, problem, fix)
         yield present
+
+
+_FORMULA = ("=", "+", "-", "@", "\t", "\r")
+_NUMBER = re.compile(r"[+-]?\d[\d.,]*(e[+-]?\d+)?%?")
+
+
+def csv_text(text: str) -> str:
+    """Return a text with ' before it if a spreadsheet would take it for a formula.
+
+    >>> csv_text("=1+1"), csv_text("-5"), csv_text("a")
+    ("'=1+1", '-5', 'a')
+    """
+    is_formula = text.startswith(_FORMULA) and not _NUMBER.fullmatch(text)
+    return f"'{text}" if is_formula else text
 
 
 @contextmanager
@@ -246,7 +241,7 @@ def texts_of(value: Any, name: str, place: Place) -> list[str]:
     return [text_of(entry, f"an entry of {name}", place) for entry in value]
 
 
-def _first_twice(names: list[str]) -> str | None:
+def first_twice(names: list[str]) -> str | None:
     """The first repeated name, in one pass: a line may hold 100,000 names."""
     seen: set[str] = set()
     return next((name for name in names if name in seen or seen.add(name)), None)  # type: ignore[func-returns-value]
@@ -257,9 +252,8 @@ def _parse_object(text: str, place: Place) -> dict[str, Any]:
         raise DataError.at(*place, f"{constant} is not a JSON number", "leave the value out")
 
     def unique(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
-        result = dict(pairs)
-        if len(result) < len(pairs):
-            twice = _first_twice([name for name, _ in pairs])
+        if len(result := dict(pairs)) < len(pairs):
+            twice = first_twice([name for name, _ in pairs])
             raise DataError.at(*place, f"{quoted(twice, 40)} occurs twice", "merge the two")
         return result
 
@@ -267,7 +261,7 @@ def _parse_object(text: str, place: Place) -> dict[str, Any]:
         value = json.loads(text, parse_constant=refuse, object_pairs_hook=unique)
     except json.JSONDecodeError as error:
         problem = f"not JSON ({error.msg.removesuffix(' at')} at column {error.colno})"
-        raise DataError.at(*place, problem, "write one JSON object per line") from None
+        raise DataError.at(*place, problem, _json_fix(*place)) from None
     except (RecursionError, ValueError):  # nesting, or an integer of thousands of digits
         problem = "this JSON is nested too deeply or holds a number too long"
         raise DataError.at(*place, problem, "write one flat JSON object per line") from None
@@ -275,6 +269,16 @@ def _parse_object(text: str, place: Place) -> dict[str, Any]:
         problem = f"a JSON {type(value).__name__}, not an object"
         raise DataError.at(*place, problem, 'write one object per line, such as {"context": ...}')
     return value
+
+
+def _json_fix(path: Path, line: int) -> str:
+    """How to mend a line that is not JSON; the first line may be that of a table."""
+    fix = "write one JSON object per line"
+    if line > 1 or is_json_lines(path):
+        return fix
+    if is_table(path):
+        return f"{fix}, because tables are not read here"
+    return f"{fix} (only a corpus named .csv, .tsv or .txt is read as a table)"
 
 
 @contextmanager
@@ -289,18 +293,27 @@ def _reading(place: Place) -> Iterator[None]:
         raise DataError.at(*place, f"cannot be read ({error.strerror})", "check it") from None
 
 
-def _check_encoding(path: Path, encoding: str) -> None:
-    """Refuse encodings whose line end is not one byte: lines are cut before they are decoded."""
+def _checked_encoding(path: Path, encoding: str, head: bytes) -> str:
+    """Return the encoding to read a file with, which its byte order mark may name.
+
+    Lines are cut before they are decoded, so other encodings need a line end of one byte.
+    """
     try:
+        name = codecs.lookup(encoding).name
         cuts = b"a\n".decode(encoding) == "a\n"
     except UnicodeError:
         cuts = False
     except (LookupError, ValueError):  # ValueError: the name holds a NUL
         problem = f"there is no encoding {quoted(encoding, 40)}"
         raise DataError.at(path, None, problem, "try --encoding utf-8") from None
+    if name in ("utf-8", "utf-8-sig", "utf-16") and head.startswith(_UTF_16_MARKS):
+        return "utf-16"
+    if name in UTF_16[1:]:
+        return name
     if not cuts:
-        problem = f"a file in {encoding} cannot be read line by line"
+        problem = f"a file in {encoding} without a byte order mark cannot be read line by line"
         raise DataError.at(path, None, problem, "save it as UTF-8")
+    return encoding
 
 
 def _decode(raw: bytes, encoding: str, place: Place) -> str:
@@ -329,19 +342,46 @@ def open_binary(path: Path) -> Iterator[io.BufferedReader]:
             yield file
 
 
+def names_beside(path: Path) -> list[str]:
+    """The names of other files in a folder, or none if there are very many."""
+    with suppress(OSError, ValueError):
+        names = [name for name in os.listdir(path.parent) if name != path.name]
+        return names if len(names) <= 1000 else []
+    return []
+
+
 class _Converted(io.RawIOBase):
     """A file whose bytes go through `convert` as they are read."""
 
     def __init__(self, file: BinaryIO | gzip.GzipFile, convert: Callable[[bytes], bytes]) -> None:
-        self._file, self._convert = file, convert
+        self._file, self._convert, self._pending = file, convert, b""
 
     def readable(self) -> bool:
         return True
 
     def readinto(self, buffer: Any) -> int:
-        data = self._convert(self._file.read(len(buffer)))
-        buffer[: len(data)] = data
-        return len(data)
+        while not self._pending:
+            data = self._file.read(len(buffer))
+            self._pending = self._convert(data)
+            if not data:
+                break
+        part, self._pending = self._pending[: len(buffer)], self._pending[len(buffer) :]
+        buffer[: len(part)] = part
+        return len(part)
+
+
+def _to_utf8(encoding: str, path: Path) -> Callable[[bytes], bytes]:
+    """Convert UTF-16 to UTF-8."""
+    decoder = codecs.getincrementaldecoder(encoding)()
+
+    def convert(data: bytes) -> bytes:
+        try:
+            return decoder.decode(data, final=not data).encode()
+        except UnicodeError:
+            problem = "the UTF-16 data are cut off or damaged"
+            raise DataError.at(path, None, problem, "save the file as UTF-8") from None
+
+    return convert
 
 
 def _bounded(path: Path) -> Callable[[bytes], bytes]:
@@ -366,7 +406,8 @@ def _open_plain(path: Path) -> io.BufferedReader:
         if stat.S_ISREG(mode):
             return open(path, "rb")
     except FileNotFoundError:
-        raise DataError.at(path, None, "there is no such file", "check the path") from None
+        fix = f"check the path{did_you_mean(path.name, names_beside(path))}"
+        raise DataError.at(path, None, "there is no such file", fix) from None
     except OSError as error:
         raise DataError.at(path, None, f"cannot be read ({error.strerror})", "check it") from None
     except ValueError:
@@ -377,22 +418,8 @@ def _open_plain(path: Path) -> io.BufferedReader:
     raise DataError.at(path, None, "is no regular file", "save it to a file first")
 
 
-class _NumberedLines(Iterator[str]):
-    """Lines of a file for csv.reader; `number` is that of the last line given."""
-
-    def __init__(self, path: Path, encoding: str) -> None:
-        self.path = path
-        self._lines = read_lines(path, encoding)
-        self.number = 0
-
-    def __next__(self) -> str:
-        (_, self.number), text = next(self._lines)
-        return text
-
-
 def cache_dir() -> Path:
     """The folder for downloads: `$ALEATORIC_CACHE`, or `aleatoric` in the user's cache."""
-    chosen = os.environ.get("ALEATORIC_CACHE")
-    if chosen:
+    if chosen := os.environ.get("ALEATORIC_CACHE"):
         return Path(chosen)
     return Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache") / "aleatoric"

@@ -6,11 +6,13 @@ import os
 import re
 from collections.abc import Mapping
 from pathlib import Path
-from typing import Any, get_args
+from typing import Any, cast, get_args
 
 from aleatoric import registry
 from aleatoric.data import fetch, files
-from aleatoric.errors import DataError, UsageError
+from aleatoric.data.columns import table_rows
+from aleatoric.data.selection import DEFAULT_OPTIONS, TableOptions
+from aleatoric.errors import DataError, UsageError, did_you_mean
 from aleatoric.types import Collected, Corpus, Cut, MultiRef, ParallelText, TextCorpus
 
 _MOST_SIMULATED = {"contexts": 10**9, "people": 10**6, "passage": 10**4, "seed": 2**63}
@@ -24,10 +26,13 @@ _TEXT_FILES = {
 _PROVO_COLUMNS = ("Text_ID", "Word_Number", "Response_Count", "human")
 
 
-def open_corpus(spec: str, encoding: str = "utf-8") -> Corpus:
+def open_corpus(
+    spec: str, encoding: str = "utf-8", options: TableOptions = DEFAULT_OPTIONS
+) -> Corpus:
     """Open the corpus of `provo`, `simulated:contexts=10,people=5`, `cloze:FILE` or a path."""
     name, _, argument = spec.partition(":")
     if name == "simulated":
+        options.check_unused(spec)
         return _simulated(argument)
     if spec == "provo":
         path = _fetched("provo", "give its path with --corpus")
@@ -40,40 +45,42 @@ def open_corpus(spec: str, encoding: str = "utf-8") -> Corpus:
         # A published file is identified by its bytes.
         published = {d.sha256: d.encoding for d in fetch.DOWNLOADS.values()}
         encoding = published.get(files.sha256_of(path), encoding)
-    load = registry.find("corpora", name or sniff(path, encoding))
-    corpus: Corpus = load(path, encoding)
-    return corpus
+    # Columns are named for a table of one's own.
+    name = name or ("cloze" if options.columns is not None else sniff(path, encoding))
+    if name == "cloze":
+        return cast(Corpus, registry.find("corpora", "cloze")(path, encoding, options))
+    options.check_unused(name)
+    return cast(Corpus, registry.find("corpora", name)(path, encoding))
 
 
 def open_token_corpus(
-    spec: str, encoding: str = "utf-8", documents: str = "blank-lines"
+    spec: str,
+    encoding: str = "utf-8",
+    documents: str = "blank-lines",
+    options: TableOptions = DEFAULT_OPTIONS,
 ) -> TextCorpus | ParallelText:
-    """Open the documents of a path or `text:FILE`, or the pairs of `parallel:SOURCE,TARGET`.
-
-    `documents` says what a document is in plain text: see `aleatoric.data.documents`.
-    """
-    if documents not in get_args(Cut):
-        choices = ", ".join(get_args(Cut))
-        raise UsageError(f"--documents {documents} is not known; use {choices}.")
+    """Open a path or `text:FILE`, cut into `documents`, or pairs of `parallel:SOURCE,TARGET`."""
+    if documents not in (choices := get_args(Cut)):
+        raise UsageError(f"--documents {documents} is not known; use {', '.join(choices)}.")
     kind, _, argument = spec.partition(":")
     if kind == "parallel":
+        options.check_unused("parallel text")
         sides = argument.split(",")
         if len(sides) != 2 or not all(sides):
-            form = "write parallel:SOURCE,TARGET, two files"
-            raise UsageError(f"{spec!r} is no parallel text; {form}.")
-        pairs: ParallelText = registry.find("token_corpora", kind)(*map(Path, sides), encoding)
-        return pairs
+            problem = f"{spec!r} is no parallel text"
+            raise UsageError(f"{problem}; write parallel:SOURCE,TARGET, two files.")
+        load = registry.find("token_corpora", kind)
+        return cast(ParallelText, load(*map(Path, sides), encoding))
     path = Path(argument if kind == "text" and argument else spec)
-    corpus: TextCorpus = registry.find("token_corpora", "text")(path, encoding, documents)
-    return corpus
+    TableOptions(missing=options.missing).check_unused("a text")
+    load = registry.find("token_corpora", "text")
+    return cast(TextCorpus, load(path, encoding, documents, options.columns))
 
 
-def open_text_corpus(spec: str, encoding: str = "utf-8") -> MultiRef:
-    """Open the inputs and references of `asset`, `wmt14-10ref:FILE` or a path.
-
-    A name alone is what `aleatoric fetch` downloaded; the loader of a path is chosen by its name
-    and its first line.
-    """
+def open_text_corpus(
+    spec: str, encoding: str = "utf-8", options: TableOptions = DEFAULT_OPTIONS
+) -> MultiRef:
+    """Open the inputs and references of `asset` as fetched, of `wmt14-10ref:FILE` or of a path."""
     name, _, argument = spec.partition(":")
     names = registry.names("text_corpora")
     if name in names and argument:
@@ -82,14 +89,17 @@ def open_text_corpus(spec: str, encoding: str = "utf-8") -> MultiRef:
         path = _fetched(spec, f"give its path as {spec}:PATH")
     else:
         path = _existing_path(spec, "text_corpora")
-        name = sniff_texts(path, encoding)
-    corpus: MultiRef = registry.find("text_corpora", name)(path, encoding)
-    return corpus
+        name = "multiref" if options.columns is not None else sniff_texts(path, encoding)
+    load = registry.find("text_corpora", name)
+    if name == "multiref":
+        return cast(MultiRef, load(path, encoding, options))
+    options.check_unused(name)
+    return cast(MultiRef, load(path, encoding))
 
 
 def sniff(path: Path, encoding: str = "utf-8") -> str:
     """Return the loader of a file of next words, by the columns of its first row."""
-    read: Any = files.read_table if files.is_table(path) else files.read_json_lines
+    read: Any = table_rows if files.is_table(path) else files.read_json_lines
     _, row = next(iter(read(path, encoding)), (None, None))
     if row is None:
         raise DataError.at(path, None, "holds no item", "give at least one context")
@@ -106,6 +116,8 @@ def sniff_texts(path: Path, encoding: str = "utf-8") -> str:
     if os.path.isdir(path):
         problem = "no corpus of texts is known that has these files"
         raise DataError.at(path, None, problem, "name a JSON-lines file in it")
+    if files.is_table(path):
+        return "multiref"
     _, row = next(files.read_json_lines(path, encoding), (None, None))
     if row is None:
         raise DataError.at(path, None, "holds no item", "give at least one input")
@@ -122,19 +134,21 @@ def corpus_facts(corpus: Collected[Any], spec: str, encoding: str) -> dict[str, 
 def check_same(corpus: Collected[Any], facts: Mapping[str, str]) -> None:
     """Refuse a corpus that is not the one a run began with."""
     if corpus.sha256 != facts["sha256"]:
-        raise UsageError(
-            f"{facts['spec']}: is not what it was when the run began; restore it, or begin "
-            "another run."
-        )
+        problem = f"{facts['spec']}: is not what it was when the run began"
+        raise UsageError(f"{problem}; restore it, or begin another run.")
 
 
 def _existing_path(spec: str, kind: str) -> Path:
     """Return the path of a corpus; a word that is neither a name nor a file is refused."""
     path = Path(spec)
-    if not os.path.exists(path) and "." not in path.name and "/" not in spec:
-        names = ", ".join(registry.names(kind))
-        names += "" if kind == "corpora" else ", or a file"
-        raise UsageError(f"there is no corpus or file {spec!r}; known corpora: {names}.")
+    if os.path.exists(path):
+        return path
+    known = registry.names(kind)
+    near = did_you_mean(spec, known) if ":" in spec else ""
+    if near or ("." not in spec and "/" not in spec):
+        names = ", ".join(known) + ("" if kind == "corpora" else ", or a file")
+        near = near or did_you_mean(spec, (*known, *files.names_beside(path)))
+        raise UsageError(f"there is no corpus or file {spec!r}{near}; known corpora: {names}.")
     return path
 
 
@@ -167,5 +181,4 @@ def _simulated(argument: str) -> Corpus:
         if len(value) > len(str(most)) or not least <= int(value) <= most:
             raise UsageError(f"simulated:{part} is out of range; {key} is {least:d} to {most}.")
         options[key] = int(value)
-    corpus: Corpus = registry.find("corpora", "simulated")(**options)
-    return corpus
+    return cast(Corpus, registry.find("corpora", "simulated")(**options))

@@ -19,22 +19,14 @@ from collections.abc import Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from aleatoric.data import files
+from aleatoric.data import files, items
+from aleatoric.data.columns import table_rows
 from aleatoric.data.files import Place
-from aleatoric.data.items import (
-    AnswerList,
-    ReadingNotes,
-    add_id,
-    optional_text,
-    parse_count,
-    require_items,
-)
+from aleatoric.data.items import AnswerList, ReadingNotes, parse_count
 from aleatoric.errors import DataError
 from aleatoric.types import Corpus, Item
 
 COLUMNS = ("Text_ID", "Text", "Word_Number", "Word", "Response", "Response_Count")
-_MERGED_ID, _MERGED_ANSWERS = "18:3", 82
-_DASHES = "-\u2010\u2011\u2012\u2013\u2014\u2015"
 _MISSING = ("", "NA")
 
 
@@ -43,14 +35,14 @@ def load(source: Path, encoding: str = "utf-8") -> Corpus:
     notes: list[str] = []
     counts = ReadingNotes()
     if files.is_table(source):
-        parsed = tuple(_read_table(source, encoding, counts, notes))
+        read = _read_table(source, encoding, counts, notes)
     else:
-        parsed = tuple(_read_json_lines(source, encoding, counts))
-    items = require_items(parsed, source)
-    if any(item.id == _MERGED_ID and len(item.responses) == _MERGED_ANSWERS for item in items):
+        read = _read_json_lines(source, encoding, counts)
+    words = tuple(items.require_items(read, source))
+    if any(item.id == "18:3" and len(item.responses) == 82 for item in words):
         notes.append("item 18:3 holds 82 answers, its own and those of 55:3, which is absent")
     version, sha256 = "predictability norms", files.sha256_of(source)
-    return Corpus("provo", version, sha256, "CC BY 4.0", items, (*notes, *counts), "en")
+    return Corpus("provo", version, sha256, "CC BY 4.0", words, (*notes, *counts), "en")
 
 
 def _read_json_lines(source: Path, encoding: str, counts: ReadingNotes) -> Iterator[Item]:
@@ -61,21 +53,18 @@ def _read_json_lines(source: Path, encoding: str, counts: ReadingNotes) -> Itera
         context = files.text_of(files.required(row, "context", place), "context", place)
         answers = AnswerList(place)
         answers.add_counts(files.required(row, "human", place), "human")
-        counts.blank += answers.blank
-        item_id = f"{passage}:{position}"
-        add_id(lines, item_id, place)
-        original = optional_text(row, "original", place)
+        counts.add(answers)
+        item_id = items.new_id(lines, f"{passage}:{position}", place)
+        original = items.optional_text(row, "original", place)
         yield Item(item_id, passage, context, answers.words(), original)
-
-
-_Word = tuple[Place, str, AnswerList]
-"""A word of a passage: its first row, the word and the answers given in its place."""
 
 
 @dataclass
 class _Passage:
+    """A text, and word number -> first row, word and the answers given in its place."""
+
     text: str
-    words: dict[int, _Word] = field(default_factory=dict)
+    words: dict[int, tuple[Place, str, AnswerList]] = field(default_factory=dict)
     other_texts: int = 0
 
 
@@ -83,22 +72,21 @@ def _read_table(
     source: Path, encoding: str, counts: ReadingNotes, notes: list[str]
 ) -> Iterator[Item]:
     passages: dict[str, _Passage] = {}
-    for place, row in files.read_table(source, encoding):
+    for place, row in table_rows(source, encoding):
         _add_row(passages, place, row)
     for passage_id, passage in passages.items():
         tokens = _tokens(passage, passage_id, notes)
         for position, answers in _positions(passage, passage_id, tokens, notes):
             context = " ".join(tokens[: position - 1])
-            words = answers.words()
-            counts.blank += answers.blank
-            item_id = f"{passage_id}:{position}"
+            words, item_id = answers.words(), f"{passage_id}:{position}"
+            counts.add(answers)
             yield Item(item_id, passage_id, context, words, tokens[position - 1])
 
 
 def _tokens(passage: _Passage, passage_id: str, notes: list[str]) -> list[str]:
     """The words of a passage as `Word_Number` counts them: a single dash is not a word."""
     tokens = passage.text.split()
-    words = [token for token in tokens if token.strip(_DASHES)]
+    words = [token for token in tokens if token.strip("-\u2010\u2011\u2012\u2013\u2014\u2015")]
     if len(words) < len(tokens):
         left_out = len(tokens) - len(words)
         notes.append(f"passage {passage_id}: {left_out} dashes alone in Text are no words")

@@ -3,15 +3,14 @@
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Collection, Iterator
-from dataclasses import astuple, dataclass
+from collections.abc import Iterator
 from functools import cache, lru_cache
 from itertools import islice
 
 import numpy as np
 
 from aleatoric.rng import stream
-from aleatoric.types import Categorical, Corpus, Item
+from aleatoric.types import Categorical, Corpus, Item, LazyItems
 
 VOCABULARY = 1000
 _ONSETS = ("b", "d", "f", "g", "k", "l", "m", "n", "p", "r", "s", "t", "v", "z", "sh", "tr")
@@ -52,42 +51,29 @@ def sample(distribution: Categorical, n: int, rng: np.random.Generator) -> dict[
     return {distribution.support[i]: int(counts[i]) for i in order}
 
 
-@dataclass(frozen=True)
-class Population(Collection[Item]):
-    """The items of a simulated corpus, generated at every iteration."""
+def _items(contexts: int, people: int, passage: int, seed: int) -> Iterator[Item]:
+    for number, start in enumerate(range(0, contexts, passage)):
+        yield from _passage(number, min(passage, contexts - start), people, seed)
 
-    contexts: int
-    people: int
-    passage: int
-    seed: int
 
-    def __len__(self) -> int:
-        return self.contexts
-
-    def __iter__(self) -> Iterator[Item]:
-        for start in range(0, self.contexts, self.passage):
-            yield from self._passage(start // self.passage, start)
-
-    def __contains__(self, item: object) -> bool:
-        return any(item == other for other in self)
-
-    def _passage(self, number: int, start: int) -> Iterator[Item]:
-        """Each context is the previous one plus a word drawn from its true distribution."""
-        rng = stream(self.seed, "simulated", number)
-        # The passage's number keeps the first word, and with it the passage, unique.
-        context = f"{vocabulary()[rng.integers(VOCABULARY)]}{number}"
-        for position in range(2, min(self.passage, self.contexts - start) + 2):
-            distribution = truth(context)
-            counts = sample(distribution, self.people, rng)
-            answers = tuple(w for w, count in counts.items() for _ in range(count))
-            (original,) = sample(distribution, 1, rng)
-            yield Item(f"{number + 1}:{position}", str(number + 1), context, answers, original)
-            context = f"{context} {original}"
+def _passage(number: int, contexts: int, people: int, seed: int) -> Iterator[Item]:
+    """Each context is the previous one plus a word drawn from its true distribution."""
+    rng = stream(seed, "simulated", number)
+    # The passage's number keeps the first word, and with it the passage, unique.
+    context = f"{vocabulary()[rng.integers(VOCABULARY)]}{number}"
+    for position in range(2, contexts + 2):
+        distribution = truth(context)
+        counts = sample(distribution, people, rng)
+        answers = tuple(w for w, count in counts.items() for _ in range(count))
+        (original,) = sample(distribution, 1, rng)
+        yield Item(f"{number + 1}:{position}", str(number + 1), context, answers, original)
+        context = f"{context} {original}"
 
 
 def load(contexts: int = 500, people: int = 40, passage: int = 50, seed: int = 0) -> Corpus:
     """Answers of `people` to each of `contexts`, in passages of `passage` contexts."""
-    items = Population(contexts, people, passage, seed)
-    sha256 = hashlib.sha256(repr(astuple(items)).encode()).hexdigest()
+    options = (contexts, people, passage, seed)
+    items = LazyItems(lambda: _items(*options), contexts)
+    sha256 = hashlib.sha256(repr(options).encode()).hexdigest()
     notes = ("these people are simulated",)
     return Corpus("simulated", f"seed {seed}", sha256, "CC0", items, notes)

@@ -99,9 +99,8 @@ def including(interval: Interval, value: float) -> Interval:
     """Extend an interval to `value` if it excludes it, and record this in its method."""
     if interval.low <= value <= interval.high:
         return interval
-    method = f"{interval.method}, extended to the estimate"
     low, high = min(interval.low, value), max(interval.high, value)
-    return Interval(low, high, interval.level, method)
+    return Interval(low, high, interval.level, f"{interval.method}, extended to the estimate")
 
 
 def t_interval(
@@ -160,8 +159,7 @@ def jackknife_error(left_out: Floats) -> float | None:
     finite = left_out[np.isfinite(left_out)]
     if len(finite) < 2:
         return None
-    squares = float(((finite - finite.mean()) ** 2).sum())
-    return math.sqrt((len(finite) - 1) / len(finite) * squares)
+    return math.sqrt((len(finite) - 1) / len(finite) * float(((finite - finite.mean()) ** 2).sum()))
 
 
 def skewness(left_out: Floats) -> float:

@@ -69,9 +69,8 @@ def split_all(codes: Sequence[Ints], orders: Sequence[Ints]) -> Halves:
     """
     ordered = [answers[order] for answers, order in zip(codes, orders, strict=True)]
     k = max(int(answers.max()) for answers in codes) + 1
-    target = [answers[:, : answers.shape[1] // 2] for answers in ordered]
-    player = [answers[:, answers.shape[1] // 2 :] for answers in ordered]
-    return Halves(_half(target, k), _half(player, k))
+    halves = [np.split(answers, [answers.shape[1] // 2], axis=1) for answers in ordered]
+    return Halves(*(_half(half, k) for half in zip(*halves, strict=True)))
 
 
 def batches(widths: Sequence[int], most: int) -> Iterator[list[int]]:

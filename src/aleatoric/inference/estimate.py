@@ -11,13 +11,15 @@ from typing import TYPE_CHECKING, Protocol
 
 import numpy as np
 
-from aleatoric.inference.bootstrap import DEFAULT_METHOD, resample
+from aleatoric.inference.bootstrap import DEFAULT_METHOD, resample, t_quantile
 from aleatoric.metrics.reduction import Chunk, divide
 from aleatoric.types import Estimate, Floats, Interval
 
 if TYPE_CHECKING:
     from aleatoric.result_types import Table
 
+Pages = Iterable[tuple[list[str], Chunk]]
+"""Groups of some items, and their statistics."""
 MAX_UNITS = 1000
 NO_ITEMS = "there are no items"
 
@@ -75,28 +77,25 @@ class GroupSums:
 
     def add_rows(self, numbers: list[int], columns: Floats) -> None:
         """Add one row of columns per item, given the number of its unit."""
-        if len(self.units) > len(self.table):
-            grown = np.zeros((len(self.units), columns.shape[1]))
-            grown[: len(self.table)] = self.table if self.table.size else 0.0
-            self.table = grown
+        if (n_new := len(self.units) - len(self.table)) > 0:
+            self.table = np.pad(self.table.reshape(-1, columns.shape[1]), ((0, n_new), (0, 0)))
         np.add.at(self.table, numbers, columns)
         self.n_items += len(numbers)
 
+    def defined(self, reduction: Reduction) -> Floats:
+        """The sums of the groups that have a value."""
+        return self.table[[reduction.defined(row) > 0 for row in self.table]]
+
 
 def estimates(
-    pages: Iterable[tuple[list[str], Chunk]],
-    reductions: Mapping[str, Reduction],
-    seed: int,
-    method: str = DEFAULT_METHOD,
+    pages: Pages, reductions: Mapping[str, Reduction], seed: int, method: str = DEFAULT_METHOD
 ) -> dict[str, Estimate]:
     """Every reduction's value and interval, from one pass over the pages."""
     sums = walk(pages, reductions)
     return {name: estimate(sums[name], r, seed, method) for name, r in reductions.items()}
 
 
-def walk(
-    pages: Iterable[tuple[list[str], Chunk]], reductions: Mapping[str, Reduction]
-) -> dict[str, GroupSums]:
+def walk(pages: Pages, reductions: Mapping[str, Reduction]) -> dict[str, GroupSums]:
     """The sums by group of every reduction, from one pass over the pages."""
     units = ResamplingUnits()  # shared by all reductions: a million groups are stored once
     sums = {name: GroupSums(units) for name in reductions}
@@ -130,7 +129,7 @@ def estimate(
         if defined:  # items with a value each may still be too few for a joint one
             reason = f"too few items: {defined} of them give no joint value"
         return Estimate(None, None, 0, 0, undefined or defined, reason=reason)
-    table, n_pooled = defined_groups(sums, reduction), len(sums.units.pooled)
+    table, n_pooled = sums.defined(reduction), len(sums.units.pooled)
     result = resample(table, lambda s: mean_of_splits(reduction.values(s)), seed, method=method)
     result = result.pooled_into(MAX_UNITS) if n_pooled else result
     finite = by_split[np.isfinite(by_split)]  # a ratio may be undefined on some splits
@@ -139,11 +138,6 @@ def estimate(
     return Estimate(
         value, result.interval, defined, groups, undefined, spread=spread, reason=result.reason
     )
-
-
-def defined_groups(sums: GroupSums, reduction: Reduction) -> Floats:
-    """The sums of the groups that have a value."""
-    return sums.table[[reduction.defined(row) > 0 for row in sums.table]]
 
 
 def mean_of_splits(by_split: Floats) -> Floats:
@@ -158,21 +152,15 @@ _SHARES = (
     *("tvd*", "overlap", "agreement_*", "mass_on_human", "mode_certified", "accuracy", "ks_*"),
     *("vocabulary_unseen", "ece*", "e_ece*", "mce", "sce*", "ace*"),
 )
+_PROBES = (("lexical-*", 1.0), ("syntactic-*", 1.0), ("semantic", 2.0))
 _BOUNDS: tuple[tuple[str, float, float], ...] = (
     ("tvd_debiased", -1.0, 1.0),
     ("agreement_gap", -1.0, 1.0),
     ("js", 0.0, math.log(2)),
     ("rank_of_human_mode", 1.0, math.inf),
     ("brier", 0.0, 2.0),
-    *(
-        bound
-        for probe, most in (("lexical-*", 1.0), ("syntactic-*", 1.0), ("semantic", 2.0))
-        for bound in (
-            (f"mean_?/{probe}", 0.0, most),
-            (f"w1_*/{probe}", 0.0, most),
-            (f"dmu_*/{probe}", -most, most),
-        )
-    ),
+    *((f"{name}/{probe}", 0.0, most) for probe, most in _PROBES for name in ("mean_?", "w1_*")),
+    *((f"dmu_*/{probe}", -most, most) for probe, most in _PROBES),
     *((pattern, 0.0, 1.0) for pattern in _SHARES),
     *((pattern, 0.0, math.inf) for pattern in ("log_loss", "nll", "entropy*", "w1_*", "length_?")),
 )
@@ -242,14 +230,10 @@ def at_level(estimate: Estimate, level: float) -> Estimate:
     interval = estimate.interval
     if interval is None or estimate.value is None or level <= interval.level:
         return estimate
-    from scipy.stats import t  # importing it takes a second
-
     freedom = max(estimate.n_groups - 1, 1)
-    factor = t.ppf((1 + level) / 2, freedom) / t.ppf((1 + interval.level) / 2, freedom)
-    low, high = (
-        float(estimate.value + factor * (end - estimate.value))
-        for end in (interval.low, interval.high)
-    )
+    wide, narrow = (t_quantile((1 + end) / 2, freedom) for end in (level, interval.level))
+    factor, ends = wide / narrow, (interval.low, interval.high)
+    low, high = (float(estimate.value + factor * (end - estimate.value)) for end in ends)
     return replace(estimate, interval=Interval(low, high, level, interval.method))
 
 

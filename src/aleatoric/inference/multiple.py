@@ -2,43 +2,39 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from itertools import combinations
 from string import ascii_lowercase
 
 import numpy as np
 
-from aleatoric.types import Floats
+from aleatoric.types import Floats, Ints
 
 PValues = Sequence[float | None]
 
 
 def holm(p_values: PValues) -> list[float | None]:
     """Holm's adjusted p-values (family-wise error rate); missing tests (`None`) do not count."""
-    return _adjusted(p_values, _holm)
+    present = np.array([p for p in p_values if p is not None])
+    order = np.argsort(present, kind="stable")
+    raised = present[order] * np.arange(len(present), 0, -1)
+    return _filled(p_values, order, np.maximum.accumulate(raised))
 
 
 def benjamini_hochberg(p_values: PValues) -> list[float | None]:
-    """Benjamini and Hochberg's adjusted p-values, which control the false discovery rate."""
-    from scipy.stats import false_discovery_control  # importing it takes a second
+    """Benjamini and Hochberg's adjusted p-values, which control the false discovery rate.
 
-    return _adjusted(p_values, false_discovery_control)
-
-
-def _holm(p_values: Floats) -> Floats:
-    order = np.argsort(p_values, kind="stable")
-    factors = np.arange(len(p_values), 0, -1)
-    raised: Floats = np.maximum.accumulate(p_values[order] * factors).clip(max=1.0)
-    adjusted = np.empty_like(raised)
-    adjusted[order] = raised
-    return adjusted
-
-
-def _adjusted(p_values: PValues, method: Callable[[Floats], Floats]) -> list[float | None]:
+    As `scipy.stats.false_discovery_control`, whose import takes a second.
+    """
     present = np.array([p for p in p_values if p is not None])
-    if not len(present):
-        return [None] * len(p_values)
-    adjusted = iter(method(present).tolist())
+    order, n = np.argsort(present), len(present)
+    raised = present[order] * (n / np.arange(1, n + 1))
+    return _filled(p_values, order, np.minimum.accumulate(raised[::-1])[::-1])
+
+
+def _filled(p_values: PValues, order: Ints, ordered: Floats) -> list[float | None]:
+    """Adjusted p-values in the given order, back in the order of the tests."""
+    adjusted = iter(ordered[np.argsort(order)].clip(0.0, 1.0).tolist())
     return [None if p is None else next(adjusted) for p in p_values]
 
 

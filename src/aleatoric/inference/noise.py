@@ -8,7 +8,8 @@ separates the two sources of noise.
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections import Counter
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import lru_cache
 
@@ -47,12 +48,10 @@ class Side:
 
     def drawn(self, n: Size, rng: np.random.Generator, times: int) -> Floats:
         """Shares in new samples of size `n`, one per row."""
-        probs = self.shares
         if n is None:
-            return np.tile(probs, (times, 1))
-        whole = np.append(probs, max(0.0, 1.0 - float(probs.sum())))
-        shares: Floats = rng.multinomial(n, whole / whole.sum(), size=times)[:, :-1] / n
-        return shares
+            return np.tile(self.shares, (times, 1))
+        whole = np.append(self.shares, max(0.0, 1.0 - float(self.shares.sum())))
+        return rng.multinomial(n, whole / whole.sum(), size=times)[:, :-1] / n
 
     def part(self, n: Size, rng: np.random.Generator, times: int) -> Floats:
         """Shares in parts of the sample, each of `n` draws or all there are."""
@@ -61,8 +60,7 @@ class Side:
         if n is None or n >= self.n:
             return np.tile(self.shares, (times, 1))
         counts = np.append(self.mass, self.n - self.mass.sum()).astype(np.int64)
-        shares: Floats = rng.multivariate_hypergeometric(counts, n, size=times)[:, :-1] / n
-        return shares
+        return rng.multivariate_hypergeometric(counts, n, size=times)[:, :-1] / n
 
     @property
     def shares(self) -> Floats:
@@ -113,9 +111,9 @@ def subsampled(
     return _difference(distances)
 
 
-def distance(seen: Sides) -> float:
+def distance(sides: Sides) -> float:
     """The distance of the observed samples; with two models, the difference."""
-    return float(_difference([_distances(seen.people.shares, m.shares) for m in seen.models]))
+    return float(_difference([_distances(sides.people.shares, m.shares) for m in sides.models]))
 
 
 def noise(
@@ -139,15 +137,10 @@ def noise(
 METHOD = "binomial, plug-in to Good-Turing estimate of the truth"
 ONE_ANSWER = "one answer says nothing about the truth: at least two people are needed"
 _MOST_DRAWS = 10**6
-_CELLS_AT_ONCE = 2_000_000
 
 
-@dataclass(frozen=True, eq=False)
-class Truth:
-    """An estimated distribution: `times[i]` words of probability `shares[i]` each."""
-
-    shares: Floats
-    times: Floats
+Truth = Mapping[float, int]
+"""An estimated distribution: how many words have each probability."""
 
 
 def perfect_of(low: float | None, high: float | None) -> Perfect:
@@ -159,10 +152,14 @@ def perfect_tvd(counts: Ints, n_human: int, n_model: int | None) -> tuple[float,
     """The expected TVD of a perfect model under both estimates of the truth; `None` for n = 1."""
     if counts.sum() < 2:
         return None
-    low, high = (
-        expected_tvd(truth_of(counts), n_human, n_model) for truth_of in (plug_in, good_turing)
-    )
-    return min(low, high), max(low, high)
+    tvds = [expected_tvd(truth, n_human, n_model) for truth in _truths(tuple(counts.tolist()))]
+    return min(tvds), max(tvds)
+
+
+@lru_cache(maxsize=256)  # the systems of an item share its people
+def _truths(counts: tuple[int, ...]) -> tuple[Truth, Truth]:
+    """Both estimates of the truth."""
+    return plug_in(counts), good_turing(counts)
 
 
 def expected_tvd(truth: Truth, n_human: int, n_model: int | None) -> float:
@@ -172,28 +169,26 @@ def expected_tvd(truth: Truth, n_human: int, n_model: int | None) -> float:
     adds less than `n_human / (2 * n_model)` of the expectation.
     """
     n_model = n_model if n_model is None or n_model <= _MOST_DRAWS else None
-    at_once = max(1, _CELLS_AT_ONCE // (1 + max(n_human, n_model or 0)))
-    parts = range(0, len(truth.shares), at_once)
-    gaps = [_mean_gaps(truth.shares[i : i + at_once], n_human, n_model) for i in parts]
-    return min(1.0, float((np.concatenate(gaps) * truth.times).sum() / 2))
+    gaps = (times * _mean_gap(share, n_human, n_model) for share, times in truth.items())
+    return min(1.0, sum(gaps) / 2)
 
 
-def plug_in(counts: Ints) -> Truth:
+def plug_in(counts: Sequence[int]) -> Truth:
     """People's observed shares."""
-    distinct, times = np.unique(counts, return_counts=True)
-    return Truth(distinct / counts.sum(), times.astype(np.float64))
+    total = sum(counts)
+    return {count / total: times for count, times in sorted(Counter(counts).items())}
 
 
-def good_turing(counts: Ints) -> Truth:
+def good_turing(counts: Sequence[int]) -> Truth:
     """Leave room for unseen words: the Good-Turing mass, spread evenly over Chao1 unseen words."""
-    observed, n = plug_in(counts), int(counts.sum())
-    once, twice = (int((counts == k).sum()) for k in (1, 2))
+    observed, n = Counter(counts), sum(counts)
+    once, twice = observed[1], observed[2]
     if once == 0:
-        return observed
+        return plug_in(counts)
     mass = min(once, n - 1) / n  # if all answers differ, one of them counts as known
     unseen = max(1, round(once * (once - 1) / (2 * (twice + 1))))
-    shares = np.append((1 - mass) * observed.shares, mass / unseen)
-    return Truth(shares, np.append(observed.times, float(unseen)))
+    shares = {(1 - mass) * share: times for share, times in plug_in(counts).items()}
+    return shares | {mass / unseen: unseen + shares.get(mass / unseen, 0)}
 
 
 @dataclass(frozen=True)
@@ -235,9 +230,9 @@ def tvd_variances(people: Ints, model: Ints) -> tuple[float, float] | None:
     return None if n < 2 or m < 2 else (_over(people, model / m), _over(model, people / n))
 
 
-def side_variances(seen: Sides) -> tuple[float, float]:
+def side_variances(sides: Sides) -> tuple[float, float]:
     """`tvd_variances` of people and one model on people's words; 0 for a side that cannot vary."""
-    people, (model, *_) = seen.people, seen.models
+    people, (model, *_) = sides.people, sides.models
     return _of_side(people, model.shares), _of_side(model, people.shares)
 
 
@@ -254,10 +249,9 @@ def _difference(distances: Sequence[Floats]) -> Floats:
 
 def _distances(people: Floats, model: Floats) -> Floats:
     """TVD over the last axis, where both hold shares of people's words."""
-    shape = np.broadcast_shapes(people.shape, model.shape)
-    if len(shape) > 1 and math.prod(shape) > _AT_ONCE:
-        both = zip(np.broadcast_to(people, shape), np.broadcast_to(model, shape), strict=True)
-        return np.stack([_distances(*sides) for sides in both])
+    joint = np.broadcast(people, model)
+    if joint.ndim > 1 and joint.size > _AT_ONCE:
+        return np.stack([*map(_distances, *np.broadcast_arrays(people, model))])
     distances: Floats = 1.0 - np.minimum(people, model).sum(axis=-1)
     return distances
 
@@ -275,27 +269,25 @@ def _split(crossed: Floats) -> Noise:
     return Noise(mean[..., 0, 0], of_rows, of_columns + both)
 
 
-def _mean_gaps(shares: Floats, n: int, m: int | None) -> Floats:
-    """E|X/n - Y/m| for X ~ Bin(n, p) and Y ~ Bin(m, p), per share p; Y/m is p if m is None.
+@lru_cache(maxsize=1 << 16)  # the items of a corpus have few different shares
+def _mean_gap(share: float, n: int, m: int | None) -> float:
+    """E|X/n - Y/m| for X ~ Bin(n, p) and Y ~ Bin(m, p); Y/m is p if m is None.
 
     Both means are p, so the expectation is twice that of the positive part of X/n - Y/m.
     """
-    of_x, x = _binomial(shares, n), np.arange(n + 1) / n
+    of_x, x = _binomial(share, n), np.arange(n + 1) / n
     if m is None:
-        above = np.maximum(x - shares[:, None], 0.0)
-        of_exact: Floats = 2 * (of_x * above).sum(axis=1)
-        return of_exact
-    of_y, y = _binomial(shares, m), np.arange(m + 1) / m
+        return float(2 * (of_x * np.maximum(x - share, 0.0)).sum())
+    of_y, y = _binomial(share, m), np.arange(m + 1) / m
     below = (np.arange(n + 1) * m) // n  # the largest Y with Y/m <= X/n
-    chance, mass = np.cumsum(of_y, axis=1)[:, below], np.cumsum(of_y * y, axis=1)[:, below]
-    gaps: Floats = 2 * (of_x * np.maximum(x * chance - mass, 0.0)).sum(axis=1)
-    return gaps
+    chance, mass = np.cumsum(of_y)[below], np.cumsum(of_y * y)[below]
+    return float(2 * (of_x * np.maximum(x * chance - mass, 0.0)).sum())
 
 
-def _binomial(shares: Floats, n: int) -> Floats:
-    """(shares, n + 1) binomial probabilities."""
+def _binomial(share: float, n: int) -> Floats:
+    """The n + 1 binomial probabilities."""
     with np.errstate(divide="ignore"):
-        yes, no = np.log(shares)[:, None], np.log1p(-shares)[:, None]
+        yes, no = np.log(share), np.log1p(-share)
     k = np.arange(n + 1)
     # 0 · log 0 is 0: a word that everybody or nobody gives.
     terms = np.where(k == 0, 0.0, k * np.where(k == 0, 0.0, yes))

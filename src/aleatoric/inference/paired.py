@@ -202,6 +202,5 @@ def _random_swaps(n_groups: int, n_permutations: int, seed: int) -> Iterator[Flo
     """Random swaps in parts: the same for all pairs with the same number of groups."""
     rng = stream(seed, "permutation", n_groups)
     at_once = max(1, _CELLS_AT_ONCE // n_groups)
-    for start in range(0, n_permutations, at_once):
-        size = (min(at_once, n_permutations - start), n_groups)
-        yield rng.integers(0, 2, size=size, dtype=np.int8).astype(np.float64)
+    for left in range(n_permutations, 0, -at_once):
+        yield rng.integers(0, 2, (min(at_once, left), n_groups), np.int8).astype(np.float64)

@@ -19,13 +19,7 @@ from typing import Any
 import numpy as np
 
 from aleatoric.inference.bootstrap import jackknife_error, leave_one_out, skewness, t_interval
-from aleatoric.inference.estimate import (
-    GroupSums,
-    Reduction,
-    ResamplingUnits,
-    defined_groups,
-    mean_of_splits,
-)
+from aleatoric.inference.estimate import GroupSums, Reduction, ResamplingUnits, mean_of_splits
 from aleatoric.types import Estimate, Floats, Interval
 
 STATISTICS = ("agreement_H", "agreement_C", "log_loss", "tvd")
@@ -95,12 +89,9 @@ class PersonSums:
 
 def _grown(table: Floats, n_groups: int, n_persons: int) -> Floats:
     """Enlarge the table if needed, at least doubling a dimension that grows."""
-    rows, columns, _ = table.shape
-    if rows >= n_groups and columns >= n_persons:
-        return table
-    n_rows = rows if rows >= n_groups else max(n_groups, 2 * rows)
-    n_columns = columns if columns >= n_persons else max(n_persons, 2 * columns)
-    return np.pad(table, ((0, n_rows - rows), (0, n_columns - columns), (0, 0)))
+    sizes = zip(table.shape, (n_groups, n_persons, 0), strict=True)
+    added = [(0, max(needed - size, size) if needed > size else 0) for size, needed in sizes]
+    return np.pad(table, added) if np.any(added) else table
 
 
 @dataclass(frozen=True)
@@ -139,14 +130,14 @@ class PersonChanges:
 
 
 def covering_persons(
-    found: Estimate, sums: GroupSums, reduction: Reduction, changes: PersonChanges
+    estimate: Estimate, sums: GroupSums, reduction: Reduction, changes: PersonChanges
 ) -> Estimate:
     """The estimate with an interval over groups and persons; unchanged if it has no interval."""
-    if found.interval is None or changes.cells.shape[1] < 2:
-        return found
-    by_cell, level = changes.of_columns(reduction), found.interval.level
-    interval = two_way_interval(defined_groups(sums, reduction), reduction, by_cell, level)
-    return replace(found, interval=interval)
+    if estimate.interval is None or changes.cells.shape[1] < 2:
+        return estimate
+    by_cell, level = changes.of_columns(reduction), estimate.interval.level
+    interval = two_way_interval(sums.defined(reduction), reduction, by_cell, level)
+    return replace(estimate, interval=interval)
 
 
 def two_way_interval(

@@ -9,6 +9,7 @@ from functools import cached_property
 from typing import NamedTuple
 
 import numpy as np
+import scipy  # loads its parts when they are used
 from numpy.typing import NDArray
 
 from aleatoric.inference.noise import Noise, Sides, Size, noise, subsampled
@@ -193,10 +194,9 @@ class Pilot:
 
     def is_beyond(self, people: int, samples: Sequence[Size]) -> bool:
         """Whether any of these sizes is larger than the pilot's."""
-        pilot_samples = self.samples
-        return people > self.people or any(
-            pilot_samples is not None and (n is None or n > pilot_samples) for n in samples
-        )
+        pilot = self.samples
+        has_more = pilot is not None and any(n is None or n > pilot for n in samples)
+        return people > self.people or has_more
 
     def is_far(self, people: int) -> bool:
         """Whether a design has so many more people that its predicted error is an upper bound."""
@@ -242,35 +242,31 @@ def groups_needed(parts: Variances, design: Design, error: float) -> int:
 
 def width(error: float, level: float = LEVEL) -> float:
     """The width of an interval around a mean with this standard error."""
-    return 2 * _normal_quantile((1 + level) / 2) * error
+    return 2 * float(scipy.special.ndtri((1 + level) / 2)) * error
 
 
 def power(error: float, difference: float, level: float = LEVEL) -> float:
     """The power of a two-sided test at 1 − `level` against a difference of this size."""
-    from scipy.special import ndtr
-
-    if error == 0:
-        return 1.0
-    edge, shift = _normal_quantile((1 + level) / 2), abs(difference) / error
-    return float(ndtr(shift - edge) + ndtr(-shift - edge))
+    edge = float(scipy.special.ndtri((1 + level) / 2))
+    shift = abs(difference) / error if error else math.inf
+    return float(scipy.special.ndtr(shift - edge) + scipy.special.ndtr(-shift - edge))
 
 
-def error_for_width(asked: float, level: float = LEVEL) -> float:
+def error_for_width(width_needed: float, level: float = LEVEL) -> float:
     """The standard error that gives an interval of this width."""
-    return asked / width(1.0, level)
+    return width_needed / width(1.0, level)
 
 
-def error_for_power(asked: float, difference: float, level: float = LEVEL) -> float:
+def error_for_power(power_needed: float, difference: float, level: float = LEVEL) -> float:
     """The largest standard error at which a difference is detected with this power."""
-    from scipy.optimize import brentq
 
     def excess(log: float) -> float:
-        return power(math.exp(log), 1.0, level) - asked
+        return power(math.exp(log), 1.0, level) - power_needed
 
     # Power falls from 1 towards 1 - level as the error grows relative to the difference.
     if excess(_MOST_LOG) >= 0:
         return math.exp(_MOST_LOG) * difference
-    return math.exp(float(brentq(excess, -_MOST_LOG, _MOST_LOG))) * difference
+    return math.exp(float(scipy.optimize.brentq(excess, -_MOST_LOG, _MOST_LOG))) * difference
 
 
 def error_interval(spread: PilotSpread, design: Design, level: float = LEVEL) -> Interval | None:
@@ -279,15 +275,13 @@ def error_interval(spread: PilotSpread, design: Design, level: float = LEVEL) ->
     The variance is a weighted sum of two mean squares, approximately a chi-square with
     Satterthwaite's degrees of freedom. `None` if the variance is 0.
     """
-    from scipy.special import gammaincinv
-
     squares = mean_squares(spread.table.sum(axis=0))
     variance = float(spread.errors(spread.table.sum(axis=0), design)) ** 2
     if not variance:
         return None
     free = _satterthwaite(squares, spread, design, variance)
     shares = ((1 + level) / 2, (1 - level) / 2)
-    chi_squares = [float(2 * gammaincinv(free / 2, share)) for share in shares]
+    chi_squares = [float(2 * scipy.special.gammaincinv(free / 2, share)) for share in shares]
     low, high = (math.sqrt(variance * free / quantile) for quantile in chi_squares)
     return Interval(low, high, level, "chi-square, Satterthwaite")
 
@@ -330,12 +324,6 @@ def between_and_within(sums: Floats) -> tuple[Floats, Floats]:
     pooled = np.maximum(squares - total**2 / n, 0.0) / np.maximum(n - 1, 1)
     alone = (anova.free < 1) | (between == 0)
     return np.where(alone, 0.0, between), np.where(alone, pooled, anova.within)
-
-
-def _normal_quantile(probability: float) -> float:
-    from scipy.special import ndtri
-
-    return float(ndtri(probability))
 
 
 def _satterthwaite(

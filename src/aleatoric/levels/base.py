@@ -1,6 +1,6 @@
 """Levels of comparison between people and models, and the stages that every run goes through.
 
-The stages (open, ask, save, score, reduce; showing is in `aleatoric.report`) are the functions
+The stages (open, ask, save, score, reduce; showing is in `aleatoric.reporting`) are the functions
 here; a `Level` fills in what differs. A new level is one file and one line in the registry.
 """
 
@@ -9,30 +9,28 @@ from __future__ import annotations
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Collection, Iterator, Mapping
 from dataclasses import dataclass, field, fields, replace
-from functools import cache
+from functools import cache, cached_property, partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, ClassVar
 
 from aleatoric import registry
 from aleatoric.data.opening import check_same, corpus_facts
+from aleatoric.data.selection import select_items
 from aleatoric.errors import UsageError
 from aleatoric.inference.bootstrap import DEFAULT_METHOD, check_method
 from aleatoric.models.checkpoints import check_contents, contents_of
-from aleatoric.models.openai import check_receivers
-from aleatoric.probes.base import (
-    check_allowed_probes,
-    check_allowed_rule,
-    check_known_probes,
-    disallowed_probes,
-)
+from aleatoric.models.loading import check_hub
+from aleatoric.probes import base as user_probes
 from aleatoric.registry import Meter, Track, quietly, unmetered, versions
 from aleatoric.result_types import Result, Results, Study
+from aleatoric.runs import session
 from aleatoric.runs.disk import on_failure, reporting_faults
 from aleatoric.runs.engine import Engine, check_decoders, check_engine, check_specs, open_engine
 from aleatoric.runs.job import Job, about
+from aleatoric.runs.results_cache import cached_results
 from aleatoric.runs.run import Store
 from aleatoric.runs.session import Stopping, working
-from aleatoric.runs.tables import COMPLETE
+from aleatoric.runs.tables import COMPLETE, SCORED_BY
 from aleatoric.types import Collected, Pair
 
 if TYPE_CHECKING:
@@ -71,6 +69,8 @@ class Level(ABC):
     """Metric that orders the systems if not all of them can be shown in detail."""
     compared: ClassVar[tuple[str, ...]] = ("*",)
     """Patterns of the metrics that are compared by default, the leading ones first."""
+    compared_first: ClassVar[tuple[str, ...]] = ("*",)
+    """Patterns of those among them that a terminal shows, the leading one first."""
     needs_out: ClassVar[bool] = False
     """Whether `--out` is required because the output files are the point of a run."""
     packages: ClassVar[tuple[str, ...]] = ("numpy", "scipy")
@@ -111,6 +111,23 @@ class Level(ABC):
     ) -> None:
         """Ask one model for all answers that the run lacks, and save them."""
 
+    def pending_systems(
+        self, store: Store, job: Any, spec: str, model: Any, about: dict[str, Any], monitor: Monitor
+    ) -> Iterator[tuple[str, str]]:
+        """Add the systems of a model, one per decoder; yield decoder and name of the incomplete."""
+        session.check_version(store, spec, model.version)
+        # Recorded answers were decoded already: --decoder does not apply.
+        decoders = ("as recorded",) if about["estimator"] == "recorded" else job.decoders
+        for decoder in decoders:
+            monitor.stopping.check()
+            facts = {"model": f"{spec}@{model.version}", "decoder": decoder, **about}
+            several = len(decoders) > 1
+            label = session.label_of(model.label, spec, job.models)
+            name = session.system_name(store, label, facts, several, self.controls)
+            if not store.meta(f"done {name}"):
+                store.add_system(name, facts)
+                yield decoder, name
+
     def holds_work(self, store: Store) -> bool:
         """Return whether a failed new run is kept: it holds answers of live models."""
         facts = store.systems()
@@ -144,7 +161,13 @@ class Level(ABC):
         check_method(interval)
         names = [*self.controls, *self.model_systems(store)]
         shown = [name for name in names if systems is None or name in systems]
-        return Results(r for name in shown for r in self.system_results(store, name, interval))
+        compute = partial(self.system_results, store, interval=interval)
+        return Results(cached_results(store, shown, interval, self.code, compute))
+
+    @cached_property
+    def code(self) -> str:
+        """What identifies the code that scores and reduces a run of this level."""
+        return registry.code_id(self.packages)
 
     @abstractmethod
     def notes(self, store: Store) -> list[str]:
@@ -219,8 +242,11 @@ def run_job(job: Job, out: Path, monitor: Monitor | None = None) -> Store:
     # Probes of a new job come from the caller; those of a saved run may come from others.
     monitor = replace(monitor, allowed_probes=(*monitor.allowed_probes, *job.named_probes))
     level.check(job)
-    corpus = level.open(job)
+    selection = job.selection  # before the corpus is opened, since it may be refused
+    corpus = select_items(level.open(job), selection)
     manifest = manifest_of(job, corpus)
+    if job.engine == "local":
+        check_hub(job.models)  # before taggers and encoders are loaded, which takes seconds
     level.prepare(manifest, monitor.allowed_probes)
     return _work(Store.continue_or_create(out, manifest), job, lambda: corpus, monitor)
 
@@ -244,10 +270,12 @@ def resume_run(
 
 
 def _resume(store: Store, resume_options: ResumeOptions, monitor: Monitor) -> Store:
+    from aleatoric.models.openai import check_receivers  # a slow import
+
     level, manifest, path = level_of(store), store.manifest, str(store.path)
     rule, probes = manifest.get("choices", {}).get("rule"), manifest.get("probes") or ()
     _check_options(level, resume_options)
-    check_known_probes(monitor.allowed_probes, probes)
+    user_probes.check_known_probes(monitor.allowed_probes, probes)
     if resume_options.word_rule not in (None, rule):
         raise UsageError(f"--word-rule {resume_options.word_rule} is not the run's; leave it out.")
     job = level.job_type.from_manifest(manifest, resume_options.options)
@@ -255,14 +283,14 @@ def _resume(store: Store, resume_options: ResumeOptions, monitor: Monitor) -> St
     if store.meta(COMPLETE):
         store.release()
         return store
-    check_allowed_rule(rule, resume_options.word_rule, path)
-    check_allowed_probes(probes, monitor.allowed_probes, path, "resume")
+    user_probes.check_allowed_rule(rule, resume_options.word_rule, path)
+    user_probes.check_allowed_probes(probes, monitor.allowed_probes, path, "resume")
     pending = store.unfinished_models(job.models)
     check_receivers(pending, resume_options.key_for, path)
     check_contents(manifest.get("contents") or {}, pending)
     level.check(job)
     level.prepare(manifest, monitor.allowed_probes)
-    return _work(store, job, lambda: level.open(job), monitor)
+    return _work(store, job, lambda: select_items(level.open(job), job.selection), monitor)
 
 
 def _check_options(level: Level, resume_options: ResumeOptions) -> None:
@@ -292,9 +320,17 @@ def _work(store: Store, job: Job, opened: Callable[[], Collected[Any]], monitor:
                 monitor.stopping.check()
                 level.ask(store, job, spec, engine, corpus, monitor)
                 store.set_finished(spec)
-        level.score(store, monitor)
+        _score(store, monitor)
         store.set_meta(COMPLETE, True)
     return store
+
+
+def _score(store: Store, monitor: Monitor) -> None:
+    """Score a run that only this process writes; if it dies meanwhile, nothing has scored it."""
+    level = level_of(store)
+    store.set_meta(SCORED_BY, None)
+    level.score(store, monitor)
+    store.set_meta(SCORED_BY, level.code)
 
 
 def score(store: Store, monitor: Monitor | None = None, again: bool = True) -> None:
@@ -306,12 +342,23 @@ def score(store: Store, monitor: Monitor | None = None, again: bool = True) -> N
     again = again and not refused_probes(store, monitor.allowed_probes)
     if again or not level.has_statistics(store):
         with store.exclusive():
-            level.score(store, monitor)
+            _score(store, monitor)
+
+
+def check_scored(store: Store, monitor: Monitor) -> None:
+    """Check a run, and score it unless this version has scored it completely.
+
+    The code of probes that this command allows may have changed: with them it is scored again.
+    """
+    with store.exclusive():
+        is_scored = store.meta(COMPLETE) and store.meta(SCORED_BY) == level_of(store).code
+        if not is_scored or monitor.allowed_probes:
+            score(store, monitor)
 
 
 def refused_probes(store: Store, allowed_probes: Collection[str]) -> list[str]:
     """Return the user-defined probes of a run that this command does not allow."""
-    return disallowed_probes(store.manifest.get("probes") or (), allowed_probes)
+    return user_probes.disallowed_probes(store.manifest.get("probes") or (), allowed_probes)
 
 
 def results(

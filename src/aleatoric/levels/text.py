@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
 from contextlib import nullcontext
 from dataclasses import dataclass, replace
-from itertools import islice
 from typing import Any
 
 from aleatoric import registry
@@ -18,9 +17,10 @@ from aleatoric.levels.base import model_systems as model_systems
 from aleatoric.levels.text_fit import TextCase
 from aleatoric.levels.text_protocol import MAX_LENGTH, TOLERATED_RATIO, lengths_differ
 from aleatoric.levels.text_scoring import CONTROL, LENGTHS, SAME_LENGTH, Distances, Scorer
+from aleatoric.levels.text_variability import UNDEFINED
 from aleatoric.metrics.reduction import Mean
 from aleatoric.models.base import Tallied, TextModel, TextTally, Writing
-from aleatoric.nextword.rules import is_spaceless
+from aleatoric.nextword.rules import lacks_spaces
 from aleatoric.probes.base import is_code
 from aleatoric.probes.opening import default_names, left_out
 from aleatoric.registry import Track
@@ -35,16 +35,13 @@ from aleatoric.types import Estimate, MultiRef, Signature, TextItem, Texts
 RECORDED = "recorded"
 ASKED = ("max_new_tokens", "template", "chat", "turns", "stop")
 """Generation options besides the decoder, the seed and the number of texts."""
-MOST_UNDEFINED = 0.2
-"""Share of pairs without a distance above which there is no interval and no verdict."""
 GAPPY = "more than 20% of the pairs of texts have no distance by this probe"
+"""Why there is no interval and no verdict."""
 _JUDGED = ("energy/", "dmu_M/", f"{SAME_LENGTH}/")
 _OF_GENERATORS = (
     *("energy/", "mean_M/", "mean_C/", "length_M", f"{SAME_LENGTH}/"),
     *(f"w1_{side}{text_scoring.BESIDE_MATCHED}/" for side in ("M", "C")),
 )
-_SPACELESS = ("zh", "ja", "th", "lo", "my", "km")
-"""Languages whose tokenizers need no spaces between words."""
 
 
 @dataclass(frozen=True)
@@ -68,6 +65,7 @@ class TextJob(ClusterJob):
         "{input}", "What the model reads, such as 'Simplify: {input}'.", live=True
     )
     chat: bool = option(False, "Ask through the model's chat template.", live=True)
+    system: str = option("", "With --chat: the system message.", live=True)
     turns: str = option(
         "eos", "What joins the turns of a dialogue: eos, newline or any text.", live=True
     )
@@ -91,11 +89,10 @@ class TextJob(ClusterJob):
     )
     protocol: str = option("corrected", "corrected, or paper (as published).")
     n_splits: int = option(20, "Random splits of the people.", flag="--splits", low=1, high=10_000)
-    limit: int | None = option(None, "Use only this many inputs, the first ones.", low=1)
 
     def writing(self, decoder: str) -> Writing:
         """Return the generation options under a decoder."""
-        options = {name: getattr(self, name) for name in ASKED}
+        options = {name: getattr(self, name) for name in (*ASKED, "system")}
         return Writing(decoder=decoder, seed=self.seed, samples=self.samples, **options)
 
 
@@ -122,8 +119,8 @@ def distances(store: Store, item_ids: Iterable[str]) -> Iterator[tuple[str, dict
         yield item_id, text_scoring.distances_of(shelf.find(item_id), scorer)
 
 
-def _check_spaces(item: TextItem) -> TextItem:
-    if 2 * sum(map(is_spaceless, item.references)) > len(item.references):
+def _check_spaces(item: TextItem, language: str) -> TextItem:
+    if lacks_spaces(item.references, language):
         raise UsageError(
             f"item {quoted(item.id)}: is in a script that is written without spaces between words; "
             'state its language in the rows of the corpus ("language": "zh"), or name a tokeniser '
@@ -132,15 +129,10 @@ def _check_spaces(item: TextItem) -> TextItem:
     return item
 
 
-def _write(
-    store: Store, name: str, facts: dict[str, Any], model: TextModel, ask: Writing, monitor: Monitor
-) -> None:
+def _write(store: Store, name: str, model: TextModel, ask: Writing, monitor: Monitor) -> None:
     """Save the texts of a system as they arrive, and the model's notes."""
-    if store.meta(f"done {name}"):
-        return
-    store.add_system(name, facts)
     n_pending = store.n_items - store.n_items_with_draws(name)
-    shelf = StoredTexts(store)
+    shelf, facts = StoredTexts(store), store.systems()[name]
     written = model.write(monitor.stopping.before_each(shelf.pending_items(name)), ask)
     # A recorded file is saved in one transaction: a bad last line must not leave half of it.
     recorded = facts["estimator"] == RECORDED
@@ -182,19 +174,6 @@ def _save(shelf: StoredTexts, name: str, model: TextModel, written: Iterable[Tex
                 store.set_meta(key, model.tally.with_earlier(earlier))
 
 
-def _system_facts(spec: str, model: TextModel, decoder: str, chat: bool) -> dict[str, Any]:
-    conventions = dict(model.conventions)
-    if chat and "bos" in conventions:
-        conventions["bos"] = "template"  # a chat template adds the BOS token itself
-    return {
-        "model": f"{spec}@{model.version}",
-        "decoder": decoder,
-        "estimator": RECORDED if spec.partition(":")[0] == RECORDED else "sampled",
-        "label": model.label,
-        "conventions": conventions,
-    }
-
-
 def _tally_notes(store: Store) -> Iterator[str]:
     """Note truncated and empty texts of systems that count them, over all sessions."""
     for name in model_systems(store):
@@ -203,9 +182,7 @@ def _tally_notes(store: Store) -> Iterator[str]:
 
 def _empty_notes(store: Store) -> Iterator[str]:
     """Note empty texts of systems that do not count them."""
-    if not store.has_stats():
-        return
-    for name in model_systems(store):
+    for name in model_systems(store) if store.has_stats() else ():
         if store.meta(f"tally {name}") is None and (empty := store.total(name, "n_empty")):
             yield f"{empty} of {name}'s texts are empty"
 
@@ -257,11 +234,19 @@ def _left_out_notes(job: TextJob, corpus: MultiRef) -> list[str]:
 
 
 def _undefined_notes(store: Store) -> Iterator[str]:
-    for name in (CONTROL, *model_systems(store)):
-        for part in ("H",) if name == CONTROL else ("M", "C"):
-            if listed := ", ".join(text_scoring.undefined_pairs(store, name, part)):
-                whose = "people" if name == CONTROL else name
-                yield f"{whose}: pairs of texts without a distance ({part}), left out: {listed}"
+    models = ((name, name, part) for name in model_systems(store) for part in ("M", "C"))
+    for name, whose, part in ((CONTROL, "people", "H"), *models):
+        if counts := text_scoring.undefined_counts(store, name, part):
+            n_pairs = store.total(name, f"n_pairs_{part}")
+            listed = ", ".join(f"{count} of {n_pairs} by {p}" for p, count in counts.items())
+            yield f"{whose}: pairs of texts without a distance ({part}), left out: {listed}"
+
+
+_NOTES = (
+    *(session.lost_notes, _length_notes, _control_notes, session.saved_notes, _cut_notes),
+    *(_tally_notes, _empty_notes, _undefined_notes),
+)
+"""What a run may note, the most important caveats first."""
 
 
 def _language(job: TextJob, corpus: MultiRef) -> str:
@@ -276,7 +261,7 @@ def _gappy_probes(store: Store, system: str) -> set[str]:
     """
     n_pairs = store.total(system, "n_pairs_M")
     counts = text_scoring.undefined_counts(store, system, "M")
-    return {probe for probe, count in counts.items() if count > MOST_UNDEFINED * n_pairs}
+    return {probe for probe, count in counts.items() if count > 0.2 * n_pairs}
 
 
 def _is_of_people(store: Store, metric: str) -> bool:
@@ -295,6 +280,7 @@ def _signature(store: Store, system: str, metric: str, means: Mapping[str, Estim
     choices |= store.fact("probe_facts").get(metric.partition("/")[2], {}) | facts["conventions"]
     if facts["estimator"] == "sampled":
         choices |= {name: str(manifest[name]) for name in ASKED}
+        choices |= {"system": manifest["system"]} if manifest["system"] else {}
     return signature(store, system, metric, choices, f"{people:g}x{texts:g}")
 
 
@@ -314,6 +300,7 @@ class Text(Level):
     controls = (CONTROL,)
     leading = "energy/lexical-1"
     compared = ("energy/*", "dmu_M/*", "w1_?/*")
+    compared_first = ("energy/*",)
     packages = (
         *("numpy", "scipy", "spacy", "textblob", "sentence-transformers"),
         *("torch", "transformers", "tokenizers"),
@@ -332,7 +319,7 @@ class Text(Level):
 
     def open(self, job: TextJob) -> MultiRef:
         """Open the corpus of inputs with several people's texts."""
-        return open_text_corpus(job.corpus, job.encoding)
+        return open_text_corpus(job.corpus, job.encoding, job.table_options)
 
     def facts(self, job: TextJob, corpus: MultiRef) -> dict[str, Any]:
         """Return the language of the corpus, and the probes that are installed for it."""
@@ -345,10 +332,9 @@ class Text(Level):
 
     def save_items(self, store: Store, job: TextJob, corpus: MultiRef, monitor: Monitor) -> None:
         """Save the inputs and people's texts."""
-        total = len(corpus.items) if job.limit is None else min(job.limit, len(corpus.items))
-        items: Iterable[TextItem] = islice(corpus.items, total)
-        if job.tokeniser is None and _language(job, corpus) not in _SPACELESS:
-            items = map(_check_spaces, items)
+        total, items = len(corpus.items), iter(corpus.items)
+        if job.tokeniser is None:
+            items = (_check_spaces(item, _language(job, corpus)) for item in items)
         StoredTexts(store).add_items(monitor.track(items, total, f"read {corpus.name}"))
         session.add_notes(store, [*corpus.notes, *_left_out_notes(job, corpus)])
 
@@ -357,14 +343,13 @@ class Text(Level):
     ) -> None:
         """Save the texts of one model under every decoder."""
         model = engine.text_model(spec, job.loading)
-        session.check_version(store, spec, model.version)
-        # Recorded texts were decoded already: --decoder does not apply.
-        decoders = ("as recorded",) if spec.partition(":")[0] == RECORDED else job.decoders
-        for decoder in decoders:
-            monitor.stopping.check()
-            facts = _system_facts(spec, model, decoder, job.chat)
-            name = session.system_name(store, model.label, facts, len(decoders) > 1, (CONTROL,))
-            _write(store, name, facts, model, job.writing(decoder), monitor)
+        conventions = dict(model.conventions)
+        if job.chat and "bos" in conventions:
+            conventions["bos"] = "template"  # a chat template adds the BOS token itself
+        estimator = RECORDED if spec.partition(":")[0] == RECORDED else "sampled"
+        about = {"estimator": estimator, "label": model.label, "conventions": conventions}
+        for decoder, name in self.pending_systems(store, job, spec, model, about, monitor):
+            _write(store, name, model, job.writing(decoder), monitor)
 
     studies = "text_analyses"
 
@@ -392,7 +377,7 @@ class Text(Level):
     def system_results(self, store: Store, system: str, interval: str) -> Iterator[Result]:
         """Compute the means of all statistics with intervals."""
         # Counts of pairs are totals, not means: they need no interval.
-        totals = (text_scoring.UNDEFINED, "n_pairs_")
+        totals = (UNDEFINED, "n_pairs_")
         means = {name: Mean(name) for name in store.stat_columns() if not name.startswith(totals)}
         pages = ((page.groups, page.values) for page in store.stat_pages(system))
         by_metric = SavedDict(estimates(pages, means, store.manifest["seed"], interval))
@@ -412,9 +397,5 @@ class Text(Level):
 
     def notes(self, store: Store) -> list[str]:
         """Return notes, the most important caveats first."""
-        parts = (
-            *(session.lost_notes, _length_notes, _control_notes, session.saved_notes, _cut_notes),
-            *(_tally_notes, _empty_notes, _undefined_notes),
-        )
-        notes = [note for part in parts for note in part(store)]
+        notes = [note for part in _NOTES for note in part(store)]
         return [*notes, *session.unfinished_notes(store, model_systems(store))]

@@ -18,6 +18,7 @@ THRESHOLDS = {"lexical-1": 0.3}
 """W1 above which an input counts as badly fitted, as in the paper."""
 OTHER_THRESHOLD = 0.2
 Side = Literal["M", "C"]
+SIDES: tuple[Side, ...] = ("C", "M")
 _NEED_BOTH = {"lexical": False, "syntactic": False, "semantic": True}
 """Whether both texts of a pair must have content, or one is enough, for it to have a distance."""
 Filled = tuple[int, int]
@@ -102,11 +103,9 @@ def _half(left: Filled, right: Filled | None, need_both: bool) -> bool:
 
 def run(cases: Sequence[TextCase], seed: int) -> Study:
     """List the worst and best fitted inputs per probe, by W1(C, H) and by W1(M, H)."""
-    probes = dict.fromkeys(
-        name.partition("/")[2] for case in cases for name in case.values if "w1_C/" in name
-    )
-    sides: tuple[Side, ...] = ("C", "M")
-    tables = [_table(side, [fit(cases, probe, side) for probe in probes]) for side in sides]
+    names = (name for case in cases for name in case.values if "w1_C/" in name)
+    probes = dict.fromkeys(name.partition("/")[2] for name in names)
+    tables = [_table(side, [fit(cases, probe, side) for probe in probes]) for side in SIDES]
     return Study("fit", tuple(tables))
 
 

@@ -29,22 +29,8 @@ MAX_LENGTH = 100
 """Default number of tokens that texts are cut to; 0 does not cut."""
 TOLERATED_RATIO = 1.1
 """Mean lengths differ if the longer is more than 10% above the shorter."""
-PAPER_MAX_TOKENS = 100
-LATIN_1 = ("asset",)
-"""Corpora that the paper's authors read in the wrong encoding."""
-JOINED = (
-    (" .", "."),
-    (" ?", "?"),
-    (" !", "!"),
-    (" ,", ","),
-    (" ' ", "'"),
-    (" n't", "n't"),
-    (" 'm", "'m"),
-    (" 's", "'s"),
-    (" 've", "'ve"),
-    (" 're", "'re"),
-)
-"""Replacements made by the decoder of the paper's tokenizer, in this order."""
+JOINED = (".", "?", "!", ",", "' ", "n't", "'m", "'s", "'ve", "'re")
+"""What the decoder of the paper's tokenizer joins to the text before it, in this order."""
 DIALOGUES = ("dailydialog++",)
 """Corpora of dialogues, even if an input has one turn only."""
 
@@ -112,16 +98,14 @@ class CutAlike:
         cut = {"tokeniser": self.reader.label, "max_length": str(self.max_length)}
         return (cut if self.max_length else {"max_length": "none"}) | {"both_empty": "undefined"}
 
-    def people(self, texts: Sequence[str]) -> tuple[str, ...]:
-        """Cut the texts of people."""
-        return self.systems(texts)
-
     def systems(self, texts: Sequence[str]) -> tuple[str, ...]:
-        """Cut the texts of a system."""
+        """Cut the texts of people or of a system."""
         if not self.max_length:
             return tuple(texts)
         tokens = self.reader.tokens(texts)
         return tuple(cut_to(text, tokens[text], self.max_length) for text in texts)
+
+    people = systems
 
     def probes(self, opened: Sequence[Probe]) -> tuple[Probe, ...]:
         """Return the probes unchanged: an undefined distance is NaN."""
@@ -133,7 +117,7 @@ class AsPublished:
     """Preparation as in the paper's code."""
 
     latin_1: bool = False
-    max_tokens: int = PAPER_MAX_TOKENS
+    max_tokens: int = 100
 
     @property
     def facts(self) -> dict[str, str]:
@@ -158,9 +142,8 @@ class AsPublished:
 
     def _cut(self, text: str) -> str:
         # A token has at least one byte: a short text is left whole without a tokenizer.
-        if len(text.encode()) <= self.max_tokens:
-            return text
-        tokens = self._tokeniser.encode(text).ids
+        is_short = len(text.encode()) <= self.max_tokens
+        tokens = [] if is_short else self._tokeniser.encode(text).ids
         whole = len(tokens) <= self.max_tokens
         return text if whole else self._tokeniser.decode(tokens[: self.max_tokens])
 
@@ -194,7 +177,7 @@ def preparation(
     if protocol == "corrected":
         return CutAlike(reader, max_length)
     if protocol == "paper":
-        return AsPublished(latin_1=corpus in LATIN_1)
+        return AsPublished(latin_1=corpus == "asset")
     raise UsageError(f"there is no protocol {protocol!r}; use corrected or paper.")
 
 
@@ -204,8 +187,8 @@ def rejoined(text: str) -> str:
     >>> rejoined("I do n't know , he said .")
     "I don't know, he said."
     """
-    for separate, joined in JOINED:
-        text = text.replace(separate, joined)
+    for part in JOINED:
+        text = text.replace(f" {part}", part.rstrip())
     return text
 
 

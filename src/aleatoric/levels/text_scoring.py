@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import islice
 from typing import Any
@@ -13,7 +13,7 @@ from aleatoric import registry
 from aleatoric.levels import text_protocol
 from aleatoric.levels import text_variability as variability
 from aleatoric.levels.text_protocol import Preparation
-from aleatoric.levels.text_variability import ScoredTexts, Scores, Splitting, Statistics
+from aleatoric.levels.text_variability import UNDEFINED, ScoredTexts, Scores, Splitting, Statistics
 from aleatoric.metrics.distances import Divergence
 from aleatoric.probes.base import Probe, check_allowed_probes
 from aleatoric.probes.opening import probes_with
@@ -37,10 +37,6 @@ LENGTHS = ("length_H", "length_M")
 SAME_LENGTH = "dmu_M_same_length"
 """Mean M - mean H on texts cut to the same lengths, for systems whose lengths differ."""
 PAIRS = ("n_pairs_H", "n_pairs_M", "n_pairs_C")
-UNDEFINED = "undefined_"
-"""Prefix of H, M or C: number of undefined distances per input."""
-PAPER_TOKENISER = "spacy:en"
-A_LONG_TEXT = "word " * 200
 MATCHED = "_matched"
 BESIDE_MATCHED = "_control"
 """Suffix of the control's value on the inputs for which a system has a matched value."""
@@ -63,7 +59,8 @@ class Scorer:
     prepare: Preparation
     divergences: Mapping[str, Divergence]
     splitting: Splitting
-    protocol: str
+    is_paper: bool
+    """Whether the procedure is the published one."""
     reader: TextReader
     """Tokenizes texts to measure their lengths."""
     has_control: bool = True
@@ -80,29 +77,25 @@ class Scorer:
         tools = Tools(
             # The authors read German with English tools too.
             "en" if as_published else manifest["language"],
-            manifest["tokeniser"] or (PAPER_TOKENISER if as_published else None),
+            manifest["tokeniser"] or ("spacy:en" if as_published else None),
             manifest["tagger"],
             manifest["encoder"],
             None if store is None else EmbeddingCache(store),
         )
         opened, reader = probes_with(tools, manifest["probes"]), tools.length_reader()
         corpus, max_length = manifest["corpus"]["name"], manifest["max_length"]
+        inputs = () if store is None else (each.item for each in StoredTexts(store).walk())
         prepare = text_protocol.preparation(manifest["protocol"], corpus, reader, max_length)
-        prepare.systems([A_LONG_TEXT])  # fails early if the tokenizer is not installed
+        prepare.systems(["word " * 200])  # fails early if the tokenizer is not installed
         return cls(
             prepare.probes(opened),
             prepare,
             {name: registry.find("divergences", name) for name in DIVERGENCES},
             Splitting(manifest["seed"], manifest["n_splits"]),
-            manifest["protocol"],
+            as_published,
             reader,
-            not (as_published and store is not None and _holds_dialogues(store, corpus)),
+            not (as_published and text_protocol.is_dialogue(corpus, inputs)),
         )
-
-    @property
-    def is_paper(self) -> bool:
-        """Whether the procedure is the published one."""
-        return self.protocol == "paper"
 
     def facts(self) -> dict[str, dict[str, str]]:
         """Return, per probe, the choices that change its distances, for signatures."""
@@ -111,12 +104,8 @@ class Scorer:
     def texts(self, chunk: Sequence[Produced], names: Sequence[str]) -> list[ScoredTexts]:
         """Return the prepared texts of some inputs; a system may have none for an input."""
         if not self.is_paper:
-            self.reader.remember(
-                text
-                for produced in chunk
-                for texts in (produced.item.references, *produced.systems.values())
-                for text in texts
-            )
+            originals = [(each.item.references, *each.systems.values()) for each in chunk]
+            self.reader.remember(text for parts in originals for texts in parts for text in texts)
         items = [
             ScoredTexts(
                 produced.item.id,
@@ -165,32 +154,26 @@ def statistics(
     Systems in `same_length` are also compared with people on texts cut to the same lengths.
     """
     names = [name for name in store.systems() if name != CONTROL]
-    statistics = [*statistic_names(scorer.protocol), *([SAME_LENGTH] if same_length else ())]
+    statistics = [*statistic_names(scorer.is_paper), *([SAME_LENGTH] if same_length else ())]
     columns = [f"{name}/{p.name}" for name in statistics for p in scorer.probes]
     walk = track(StoredTexts(store).walk(), store.n_items, "score")
     return [*columns, *LENGTHS, *COUNTS, *PAIRS], _rows(iter(walk), names, scorer, same_length)
 
 
-def undefined_pairs(store: Store, system: str, part: str) -> list[str]:
-    """Return, per probe with undefined distances, how many pairs of H, M or C these are."""
-    counts = undefined_counts(store, system, part)
-    n_pairs = store.total(system, f"n_pairs_{part}") if any(counts.values()) else 0
-    return [f"{count} of {n_pairs} by {probe}" for probe, count in counts.items() if count]
-
-
 def undefined_counts(store: Store, system: str, part: str) -> dict[str, int]:
-    """Return the number of undefined distances per probe, for part H, M or C."""
+    """Return the number of undefined distances per probe that has any, for part H, M or C."""
     prefix = f"{UNDEFINED}{part}/"
     columns = [column for column in store.stat_columns() if column.startswith(prefix)]
-    return {column.removeprefix(prefix): store.total(system, column) for column in columns}
+    counts = {column.removeprefix(prefix): store.total(system, column) for column in columns}
+    return {probe: count for probe, count in counts.items() if count}
 
 
-def statistic_names(protocol: str) -> list[str]:
+def statistic_names(is_paper: bool) -> list[str]:
     """Return the statistics of a probe, in the order in which they are shown."""
     compared = [f"{name}_{side}" for name in ("dmu", *DIVERGENCES) for side in SIDES]
     names = ["energy", "mean_H", "mean_M", "mean_C", *compared]
     undefined = [f"{UNDEFINED}{side}" for side in ("H", *SIDES)]
-    if protocol == "paper":
+    if is_paper:
         return [*names, PAIR, *undefined]
     matched = [f"{name}_{side}{MATCHED}" for name in ("w1", "dmu") for side in SIDES]
     beside = [f"w1_{side}{BESIDE_MATCHED}" for side in SIDES]
@@ -201,14 +184,11 @@ def distances_of(produced: Produced, scorer: Scorer) -> dict[str, Distances]:
     """Return the distances of one input, per probe."""
     names = list(produced.systems)
     (group,) = scorer.scores(scorer.texts([produced], names), names).groups
-    human = group.human()
-    model = {name: group.model(i) for i, name in enumerate(names)}
-    cross = {name: group.cross(i) for i, name in enumerate(names)}
     return {
         probe.name: Distances(
-            human[p, 0],
-            {name: values[p, 0] for name, values in model.items()},
-            {name: values[p, 0] for name, values in cross.items()},
+            group.human()[p, 0],
+            {name: group.model(i)[p, 0] for i, name in enumerate(names)},
+            {name: group.cross(i)[p, 0] for i, name in enumerate(names)},
         )
         for p, probe in enumerate(scorer.probes)
     }
@@ -220,52 +200,35 @@ def _rows(
     while chunk := list(islice(walk, CHUNK)):
         items = scorer.texts(chunk, names)
         scores = scorer.scores(items, names)
-        columns = {name: {**scores.systems[name], **_undefined(scores, name)} for name in names}
-        columns[CONTROL] = {**scores.people, **_undefined(scores, "")}
+        columns = {CONTROL: scores.people, **scores.systems}
         for group in scores.groups:
             ids = [chunk[row].item.id for row in group.rows]
             for system, values in _control_values(group, ids, scorer, names).items():
                 variability.place(columns[system], values, group.rows, scorer.probes, len(chunk))
         for name in same_length:
             columns[name] |= _at_same_length(items, names.index(name), scorer)
-        yield from _chunk_rows(chunk, items, names, columns, scorer)
+        yield from _chunk_rows(zip(chunk, items, strict=True), columns, scorer)
 
 
 def _at_same_length(items: Sequence[ScoredTexts], system: int, scorer: Scorer) -> Statistics:
     """Return mean M - mean H of one system on texts cut to the same lengths, per probe."""
     cut = [scorer.of_same_length(item, system) for item in items]
     scores = variability.score_blocks(cut, ["cut"], scorer.probes, {}).systems["cut"]
-    return {
-        f"{SAME_LENGTH}/{p.name}": scores[f"mean_M/{p.name}"] - scores[f"mean_H/{p.name}"]
-        for p in scorer.probes
-    }
-
-
-def _holds_dialogues(store: Store, corpus: str) -> bool:
-    items = (produced.item for produced in StoredTexts(store).walk())
-    return text_protocol.is_dialogue(corpus, items)
-
-
-def _undefined(scores: Scores, system: str) -> Statistics:
-    """Return the number of undefined distances of each input, per part and probe."""
-    return {f"{UNDEFINED}{part}": counts for part, counts in scores.undefined[system].items()}
+    names = [probe.name for probe in scorer.probes]
+    return {f"{SAME_LENGTH}/{p}": scores[f"mean_M/{p}"] - scores[f"mean_H/{p}"] for p in names}
 
 
 def _chunk_rows(
-    chunk: Sequence[Produced],
-    items: Sequence[ScoredTexts],
-    names: Sequence[str],
-    columns: Mapping[str, Mapping[str, Floats]],
-    scorer: Scorer,
+    chunk: Iterable[tuple[Produced, ScoredTexts]], columns: Mapping[str, Statistics], scorer: Scorer
 ) -> Iterator[StatRow]:
     """Yield a row for people and one per system that wrote something for the input."""
     listed = {
         system: {name: values.tolist() for name, values in by_name.items()}
         for system, by_name in columns.items()
     }
-    for index, (produced, item) in enumerate(zip(chunk, items, strict=True)):
+    for index, (produced, item) in enumerate(chunk):
         originals = {CONTROL: produced.item.references, **produced.systems}
-        for system, texts in zip((CONTROL, *names), (item.people, *item.systems), strict=True):
+        for system, texts in zip(columns, (item.people, *item.systems), strict=True):
             if system in originals:
                 values = {name: numbers[index] for name, numbers in listed[system].items()}
                 # The paper's preparation also changes texts in other ways: cuts are not counted.
@@ -321,9 +284,7 @@ def _people_batch(group: variability.Group, ids: Sequence[str], scorer: Scorer) 
     if not scorer.has_control:
         return {}
     if scorer.is_paper:
-        human = group.human()
-        flat = human.reshape(human.shape[0] * human.shape[1], human.shape[2])
-        batch = variability.paper_batch(flat, scorer.divergences)
+        batch = variability.paper_batch(variability.flat(group.human()), scorer.divergences)
         # Both sides share one control: its halves are of the same pairs.
         return {f"{name}_{side}": v for name, v in batch.items() for side in SIDES}
     n = group.sizes[0]

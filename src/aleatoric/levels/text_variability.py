@@ -15,7 +15,7 @@ import numpy as np
 
 from aleatoric.inference.estimate import at_level
 from aleatoric.levels.text_protocol import lengths_differ
-from aleatoric.metrics.distances import Divergence, counts, energy_distance, mean
+from aleatoric.metrics.distances import Divergence, energy_distance, mean
 from aleatoric.probes.base import Block, Probe
 from aleatoric.result_types import Result
 from aleatoric.rng import stream
@@ -24,8 +24,11 @@ from aleatoric.types import Estimate, Floats, Ints
 N_SPLITS = 20
 """Default number of random splits over which the human control is averaged."""
 PAPER_SEED = 42
+UNDEFINED = "undefined_"
+"""Prefix of H, M or C: number of undefined distances per input."""
 Statistics = dict[str, Floats]
 """Statistic -> its values."""
+Divergences = Mapping[str, Divergence]
 Reference = Callable[[Floats], Floats]
 """(inputs, pairs) distances of people -> the distances that a system is compared with."""
 
@@ -90,13 +93,12 @@ class Group:
 class Scores:
     """Statistics of a batch of inputs, one value per input.
 
-    Keys are such as `mean_H/lexical-1`. `undefined` counts undefined distances per system (people
-    are "") under `H/lexical-1`, `M/lexical-1`, `C/lexical-1`. `groups` hold the distances.
+    Keys are such as `mean_H/lexical-1`; `undefined_H/lexical-1` counts undefined distances.
+    `groups` hold the distances.
     """
 
     people: Statistics
-    systems: Mapping[str, Statistics]
-    undefined: Mapping[str, Statistics]
+    systems: dict[str, Statistics]
     groups: tuple[Group, ...]
 
 
@@ -104,32 +106,26 @@ def score_blocks(
     items: Sequence[ScoredTexts],
     names: Sequence[str],
     probes: Sequence[Probe],
-    divergences: Mapping[str, Divergence],
+    divergences: Divergences,
     reference: Reference = lambda human: human,
 ) -> Scores:
     """Compute the statistics of inputs, for every probe and every system in `names`."""
     groups = tuple(_grouped([item.block() for item in items], probes))
-    values: dict[str, Statistics] = {name: {} for name in ("", *names)}
-    undefined: dict[str, Statistics] = {name: {} for name in ("", *names)}
+    people: Statistics = {}
+    systems: dict[str, Statistics] = {name: {} for name in names}
     for group in groups:
         human = group.human()
-        place(values[""], {"mean_H": _means(human)}, group.rows, probes, len(items))
-        place(undefined[""], {"H": _n_undefined(human)}, group.rows, probes, len(items))
+        own = {"mean_H": _means(human), f"{UNDEFINED}H": _n_undefined(human)}
+        place(people, own, group.rows, probes, len(items))
         for index, name in enumerate(names):
             sides = {"M": group.model(index), "C": group.cross(index)}
             statistics = _system(human, sides, divergences, reference)
-            place(values[name], statistics, group.rows, probes, len(items))
-            missing = {side: _n_undefined(distances) for side, distances in sides.items()}
-            place(undefined[name], missing, group.rows, probes, len(items))
-    return Scores(values.pop(""), values, undefined, groups)
+            place(systems[name], statistics, group.rows, probes, len(items))
+    return Scores(people, systems, groups)
 
 
 def place(
-    columns: Statistics,
-    values: Mapping[str, Floats],
-    rows: Ints,
-    probes: Sequence[Probe],
-    n_items: int,
+    columns: Statistics, values: Statistics, rows: Ints, probes: Sequence[Probe], n_items: int
 ) -> None:
     """Write the (probes, inputs) values of a group to its rows of the columns, else NaN."""
     for statistic, by_probe in values.items():
@@ -151,35 +147,33 @@ def _grouped(blocks: Sequence[Block], probes: Sequence[Probe]) -> Iterator[Group
 
 
 def _system(
-    human: Floats,
-    sides: Mapping[str, Floats],
-    divergences: Mapping[str, Divergence],
-    reference: Reference,
+    human: Floats, sides: Statistics, divergences: Divergences, reference: Reference
 ) -> Statistics:
     """Return the (probes, inputs) statistics of a system, from H and from M and C in `sides`."""
     statistics = {"mean_H": _means(human)}
     statistics |= {f"mean_{side}": _means(distances) for side, distances in sides.items()}
     statistics["energy"] = energy_distance(*(statistics[f"mean_{side}"] for side in "HMC"))
-    people, shape = reference(_flat(human)), human.shape[:2]
+    people, shape = reference(flat(human)), human.shape[:2]
     for side, distances in sides.items():
         for name, divergence in divergences.items():
-            statistics[f"{name}_{side}"] = divergence(_flat(distances), people).reshape(shape)
+            statistics[f"{name}_{side}"] = divergence(flat(distances), people).reshape(shape)
         statistics[f"dmu_{side}"] = statistics[f"mean_{side}"] - mean(people).reshape(shape)
+        statistics[f"{UNDEFINED}{side}"] = _n_undefined(distances)
     return statistics
 
 
-def _flat(distances: Floats) -> Floats:
+def flat(distances: Floats) -> Floats:
+    """Return (probes, inputs, pairs) distances as (probes * inputs, pairs)."""
     n_probes, n_inputs, n_pairs = distances.shape
     return distances.reshape(n_probes * n_inputs, n_pairs)
 
 
 def _means(distances: Floats) -> Floats:
-    return mean(_flat(distances)).reshape(distances.shape[:2])
+    return mean(flat(distances)).reshape(distances.shape[:2])
 
 
 def _n_undefined(distances: Floats) -> Floats:
-    defined = counts(_flat(distances)).reshape(distances.shape[:2])
-    return np.asarray(distances.shape[2] - defined, dtype=np.float64)
+    return np.asarray(np.isnan(distances).sum(axis=2), dtype=np.float64)
 
 
 # The human control -------------------------------------------------------------------------
@@ -210,10 +204,8 @@ def random_orders(
 ) -> Ints:
     """Return random orders (items, splits, n) of people's texts, or of others for another kind."""
     base = np.tile(np.arange(n, dtype=np.int64), (n_splits, 1))
-    orders = np.empty((len(item_ids), n_splits, n), dtype=np.int64)
-    for index, item_id in enumerate(item_ids):
-        orders[index] = stream(seed, kind, item_id).permuted(base, axis=1)
-    return orders
+    orders = [stream(seed, kind, item_id).permuted(base, axis=1) for item_id in item_ids]
+    return np.array(orders, dtype=np.int64).reshape(len(item_ids), n_splits, n)
 
 
 def paper_people(distances: Floats) -> Floats:
@@ -228,15 +220,13 @@ def paper_people(distances: Floats) -> Floats:
     return sample
 
 
-def paper_batch(distances: Floats, divergences: Mapping[str, Divergence]) -> Statistics:
+def paper_batch(distances: Floats, divergences: Divergences) -> Statistics:
     """Return the published control: the drawn half of (inputs, pairs) against the first half."""
     drawn, first = paper_people(distances), distances[:, : distances.shape[1] // 2]
     return _compare("", drawn, first, divergences)
 
 
-def corrected_batch(
-    inputs: Inputs, divergences: Mapping[str, Divergence], splitting: Splitting
-) -> Statistics:
+def corrected_batch(inputs: Inputs, divergences: Divergences, splitting: Splitting) -> Statistics:
     """Return the control on disjoint halves a (floor) and b (ceil) of people, averaged over splits.
 
     `_M` compares H_a with H_b, `_C` the distances between a and b with H_b. A half of one person
@@ -247,9 +237,7 @@ def corrected_batch(
     return _of_splits(inputs.matrices, orders[:, :, :half], orders[:, :, half:], divergences)
 
 
-def matched_batch(
-    inputs: Inputs, divergences: Mapping[str, Divergence], splitting: Splitting
-) -> Statistics:
+def matched_batch(inputs: Inputs, divergences: Divergences, splitting: Splitting) -> Statistics:
     """Return a system's statistics at the sample sizes of the control.
 
     floor(n / 2) generated texts are compared with half b of the `corrected_batch` splits. All NaN
@@ -265,9 +253,7 @@ def matched_batch(
     return _of_splits(inputs.matrices, model, people, divergences)
 
 
-def _of_splits(
-    matrices: Floats, model: Ints, people: Ints, divergences: Mapping[str, Divergence]
-) -> Statistics:
+def _of_splits(matrices: Floats, model: Ints, people: Ints, divergences: Divergences) -> Statistics:
     """Compare M and C of the `model` texts, (inputs, splits, texts), with H of the `people`."""
     human = _within(matrices, people)
     statistics = _compare("_M", _within(matrices, model), human, divergences)
@@ -284,10 +270,7 @@ def _within(matrices: Floats, texts: Ints) -> Floats:
 
 def _between(matrices: Floats, rows: Ints, columns: Ints) -> Floats:
     """Return distances of all pairs of a row text and a column text: (inputs * splits, pairs)."""
-    shape = (*rows.shape, columns.shape[2])
-    wide = (shape[0], shape[1], shape[2] * shape[3])
-    first = np.broadcast_to(rows[..., :, None], shape).reshape(wide)
-    second = np.broadcast_to(columns[..., None, :], shape).reshape(wide)
+    first, second = np.repeat(rows, columns.shape[2], axis=2), np.tile(columns, rows.shape[2])
     return _distances(matrices, first, second)
 
 
@@ -298,9 +281,7 @@ def _distances(matrices: Floats, first: Ints, second: Ints) -> Floats:
     return distances
 
 
-def _compare(
-    suffix: str, left: Floats, right: Floats, divergences: Mapping[str, Divergence]
-) -> Statistics:
+def _compare(suffix: str, left: Floats, right: Floats, divergences: Divergences) -> Statistics:
     values = {f"{name}{suffix}": distance(left, right) for name, distance in divergences.items()}
     return values | {f"dmu{suffix}": mean(left) - mean(right)}
 
@@ -344,10 +325,10 @@ def verdicts(results: Sequence[Result]) -> list[Verdict]:
     return [_verdict(by_system[name], name, probe, n_systems[probe]) for name, probe in judged]
 
 
-def sentences(found: Sequence[Verdict]) -> list[str]:
+def sentences(verdicts: Sequence[Verdict]) -> list[str]:
     """Return one sentence per system, with the probes of each verdict."""
     by_system: dict[str, list[Verdict]] = {}
-    for verdict in found:
+    for verdict in verdicts:
         by_system.setdefault(verdict.system, []).append(verdict)
     return [f"{system}: {'; '.join(_parts(judged))}." for system, judged in by_system.items()]
 
@@ -373,9 +354,8 @@ def _side(estimate: Estimate | None, above: str, below: str, between: str) -> st
     """Return the verdict for an interval above, below or around 0; unknown without one."""
     if estimate is None or estimate.interval is None:
         return UNKNOWN
-    if estimate.interval.low > 0:
-        return above
-    return below if estimate.interval.high < 0 else between
+    low, high = estimate.interval.low, estimate.interval.high
+    return above if low > 0 else below if high < 0 else between
 
 
 def _parts(judged: Sequence[Verdict]) -> Iterator[str]:

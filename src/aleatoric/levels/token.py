@@ -12,24 +12,23 @@ from zipfile import BadZipFile
 import numpy as np
 
 from aleatoric import registry
-from aleatoric.calibration.results import CalibrationResult, GroupedSums, pack, unpack
+from aleatoric.calibration.results import CalibrationResult, GroupedSums
 from aleatoric.calibration.schemes import EXPECTED, Scheme
 from aleatoric.calibration.statistics import TokenTable, part_files, read_table, write_part
-from aleatoric.calibration.stream import CalibrationStream
+from aleatoric.calibration.stream import CalibrationStream, pack, unpack
 from aleatoric.data.opening import open_token_corpus
 from aleatoric.errors import DataError, UsageError
 from aleatoric.inference.bootstrap import DEFAULT_METHOD
-from aleatoric.inference.estimate import bounded
 from aleatoric.levels.base import Level, Monitor, Opening
 from aleatoric.models.base import ForcedModel, Forcing
 from aleatoric.models.forced import chunks, parts
-from aleatoric.registry import Advance, Track
+from aleatoric.registry import Track
 from aleatoric.result_types import Result, Study
+from aleatoric.runs import session
 from aleatoric.runs.engine import Engine, check_engine, open_forced
 from aleatoric.runs.formats import DamagedRowError
 from aleatoric.runs.job import LOCAL, Job, option
 from aleatoric.runs.run import Store, signature
-from aleatoric.runs.session import Stopping, check_version, unfinished_notes
 from aleatoric.runs.tables import TokenSums
 from aleatoric.types import Collected, ParallelText, Perfect, Signature, TextCorpus
 
@@ -77,7 +76,7 @@ class TokenJob(Job):
     def forcing(self) -> Forcing:
         """Options for loading models and reading the reference."""
         loading = (self.dtype, self.device, self.bos, self.trust_remote_code)
-        return Forcing(*loading, self.window, self.stride)
+        return Forcing(*loading, self.window, self.stride, quantize=self.quantize)
 
 
 def systems(store: Store) -> list[str]:
@@ -112,36 +111,33 @@ def token_table(store: Store, system: str) -> TokenTable:
     return table
 
 
-def _read_parts(
-    store: Store,
-    name: str,
-    model: ForcedModel,
-    items: Iterable[Any],
-    done: TokenSums,
-    batch_tokens: int,
-    advance: Advance,
-    stopping: Stopping,
+def _read(
+    store: Store, name: str, model: ForcedModel, items: Any, batch_tokens: int, monitor: Monitor
 ) -> TokenSums:
     """Score the remaining items, and save after each part.
 
     A stop waits for the end of a part: sums of floating-point numbers depend on their order.
     """
+    done = store.token_sums(name) or TokenSums(0, 0, 0, b"")
     stream = _stream(store.manifest, model.vocabulary_size, done if done.items else None)
-    for part in parts(model, items, BATCHES_PER_PART * batch_tokens):
-        with stopping.finishing():
-            positions = [np.zeros(0, dtype=np.int64)]
-            for chunk in chunks(model, part.strips, batch_tokens):
-                stream.update(chunk.logits, chunk.targets, chunk.groups)
-                positions.append(chunk.positions)
-                advance(0, len(chunk.positions))
-            if (rows := stream.take_rows()) is not None:
-                # Named by its first item, so that a repeated part replaces the file.
-                path = store.token_rows_folder(name) / f"{done.items:012}.parquet"
-                write_part(path, *rows, np.concatenate(positions))
-            counts = (done.items + part.n_items, done.unscored + part.n_unscored, stream.n_tokens)
-            done = TokenSums(*counts, pack(stream.save()))
-            store.save_token_sums(name, done)
-            advance(part.n_items, 0)
+    pending = parts(model, islice(items, done.items, None), BATCHES_PER_PART * batch_tokens)
+    with monitor.meter(name, len(items)) as advance:
+        advance(done.items, 0)
+        for part in pending:
+            with monitor.stopping.finishing():
+                positions = [np.zeros(0, dtype=np.int64)]
+                for chunk in chunks(model, part.strips, batch_tokens):
+                    stream.update(chunk.logits, chunk.targets, chunk.groups)
+                    positions.append(chunk.positions)
+                    advance(0, len(chunk.positions))
+                if (rows := stream.take_rows()) is not None:
+                    # Named by its first item, so that a repeated part replaces the file.
+                    path = store.token_rows_folder(name) / f"{done.items:012}.parquet"
+                    write_part(path, *rows, np.concatenate(positions))
+                counts = (done.items + part.n_items, done.unscored + part.n_unscored)
+                done = TokenSums(*counts, stream.n_tokens, pack(stream.save()))
+                store.save_token_sums(name, done)
+                advance(part.n_items, 0)
     return done
 
 
@@ -163,19 +159,11 @@ def _check_kind(model: ForcedModel, corpus: Collected[Any]) -> None:
     raise UsageError(f"{model.label} {problem}; give --corpus {fix}.")
 
 
-def _stream(
-    manifest: Mapping[str, Any], vocabulary: int, sums: TokenSums | None
-) -> CalibrationStream:
+def _stream(manifest: Mapping[str, Any], width: int, sums: TokenSums | None) -> CalibrationStream:
     """Return a stream that continues from saved sums, if there are any."""
-    stream = CalibrationStream(
-        vocabulary_size=vocabulary,
-        units="logits",
-        schemes=manifest["schemes"],
-        bins=manifest["bins"],
-        classwise=manifest["classwise"],
-        keep_rows=manifest["keep_rows"],
-        seed=manifest["seed"],
-    )
+    names = ("schemes", "bins", "classwise", "keep_rows", "seed")
+    options = {name: manifest[name] for name in names}
+    stream = CalibrationStream(vocabulary_size=width, units="logits", **options)
     if sums is not None:
         try:
             stream.restore(unpack(sums.payload))
@@ -213,6 +201,7 @@ class Token(Level):
     model_kinds = ("forced_models",)
     leading = "ece"
     compared = ("ece", "sce", "ace", "e_ece*", "sce_*", "ace_*")
+    compared_first = ("e_ece", "ece", "nll")
     packages = ("numpy", "scipy", "torch", "transformers", "tokenizers")
 
     def check(self, job: TokenJob) -> None:
@@ -232,7 +221,7 @@ class Token(Level):
 
     def open(self, job: TokenJob) -> TextCorpus | ParallelText:
         """Open the documents or sentence pairs."""
-        corpus = open_token_corpus(job.corpus, job.encoding, job.documents)
+        corpus = open_token_corpus(job.corpus, job.encoding, job.documents, job.table_options)
         len(corpus.items)  # reads everything once, to find bad lines early
         return corpus
 
@@ -242,7 +231,8 @@ class Token(Level):
         return {"schemes": list(dict.fromkeys(map(str, schemes)))}
 
     def save_items(self, store: Store, job: TokenJob, corpus: Any, monitor: Monitor) -> None:
-        """Save nothing: documents are read from the corpus when needed."""
+        """Save notes only: documents are read from the corpus when needed."""
+        session.add_notes(store, corpus.notes)
 
     def ask(
         self, store: Store, job: Any, spec: str, engine: Engine, corpus: Opening, monitor: Monitor
@@ -253,16 +243,10 @@ class Token(Level):
         if name is not None and store.meta(f"done {name}"):
             return
         model, opened = open_forced(spec, job.forcing), corpus()
-        check_version(store, spec, model.version)
+        session.check_version(store, spec, model.version)
         _check_kind(model, opened)
         name = name or _add_system(store, spec, model)
-        done = store.token_sums(name) or TokenSums(0, 0, 0, b"")
-        with monitor.meter(name, len(opened.items)) as advance:
-            advance(done.items, 0)
-            pending = islice(opened.items, done.items, None)
-            reading = (job.batch_tokens, advance, monitor.stopping)
-            done = _read_parts(store, name, model, pending, done, *reading)
-        if not done.tokens:
+        if not _read(store, name, model, opened.items, job.batch_tokens, monitor).tokens:
             problem = "no document is longer than a token"
             raise DataError(f"{opened.name}: {problem}; give longer texts.")
         store.set_meta(f"done {name}", True)
@@ -293,8 +277,7 @@ class Token(Level):
                 expected = result.consistency[metric].expected
                 method = "reference tokens drawn from the model itself"
                 perfect = Perfect(expected, expected, method)
-            estimate = bounded(result.estimates[metric], metric)
-            yield Result(system, metric, signed, estimate, perfect)
+            yield Result(system, metric, signed, result.estimates[metric], perfect)
 
     def notes(self, store: Store) -> list[str]:
         """Return notes on documents without a token to predict, and on unfinished systems."""
@@ -305,7 +288,7 @@ class Token(Level):
             for name, sums in sums_of.items()
             if sums is not None and sums.unscored
         ]
-        return [*unscored, *unfinished_notes(store, sums_of)]
+        return [*session.saved_notes(store), *unscored, *session.unfinished_notes(store, sums_of)]
 
     def model_systems(self, store: Store) -> list[str]:
         """Return the models that have read anything."""
@@ -325,11 +308,8 @@ class Token(Level):
 
     def row_files(self, store: Store) -> list[tuple[str, Path]]:
         """Return the files of rows per token."""
-        files = [
-            (name, file)
-            for name in systems(store)
-            for file in part_files(store.token_rows_folder(name))
-        ]
+        folders = [(name, store.token_rows_folder(name)) for name in systems(store)]
+        files = [(name, file) for name, folder in folders for file in part_files(folder)]
         if not files:
             raise UsageError(f"{store.path}: has no rows per token; run it with --keep-rows.")
         return files

@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
-from functools import cached_property
+from functools import cached_property, partial
 from itertools import islice
 from typing import Any, get_args, get_type_hints
 
@@ -13,6 +13,7 @@ import numpy as np
 
 from aleatoric import registry
 from aleatoric.data.opening import open_corpus
+from aleatoric.data.selection import Selection
 from aleatoric.errors import UsageError
 from aleatoric.inference.persons import PersonSums
 from aleatoric.levels import word_results, word_scoring
@@ -20,7 +21,7 @@ from aleatoric.levels.base import Level, Monitor, Opening
 from aleatoric.levels.base import model_systems as model_systems
 from aleatoric.levels.base import results as results
 from aleatoric.levels.word_scoring import CONTROLS, Answered, Settings, pair_of
-from aleatoric.models.base import Ask, WordModel
+from aleatoric.models.base import CONTEXT, Ask, Prompting, WordModel
 from aleatoric.nextword.adaptive import parse_until, until_note
 from aleatoric.nextword.answers import AnswerChanges, Reading, ReadItems, read_draws
 from aleatoric.nextword.rules import check_known, is_code
@@ -69,6 +70,11 @@ class WordJob(ClusterJob):
     tolerance: float = option(
         0.02, "Largest gap between the bounds of an exact TVD or D².", low=0, live=True
     )
+    template: str = option(
+        CONTEXT, "What a local model reads, such as 'Go on: {context}', or paper.", live=True
+    )
+    chat: bool = option(False, "Ask a local model through its chat template.", live=True)
+    system: str = option("", "With --chat: the system message.", live=True)
     protocol: str = option("corrected", "corrected, or paper (as published).")
     choose: tuple[str, ...] = option(
         (), "One choice of the protocol, such as bins=half-open; repeatable."
@@ -96,7 +102,8 @@ class WordJob(ClusterJob):
     @property
     def loading(self) -> Loading:
         """Options for loading and asking models."""
-        return replace(super().loading, estimator=self.estimator)
+        prompting = Prompting(self.template, self.chat, self.system)
+        return replace(super().loading, estimator=self.estimator, prompting=prompting)
 
     @cached_property
     def choices(self) -> Choices:
@@ -170,9 +177,8 @@ def _stat_rows(
             for row in rows:
                 yield StatRow(no, row.system, row.row, row.values, row.splits)
             if item.persons is not None:
-                for system, changes in word_scoring.person_changes(
-                    (item, systems), settings.choices
-                ):
+                answers = item, systems
+                for system, changes in word_scoring.person_changes(answers, settings.choices):
                     persons.add(system, item.group, item.persons, changes)
 
 
@@ -182,10 +188,8 @@ def _on_joint_supports(settings: Settings, answered: Sequence[Answered]) -> Sett
         return settings
     from aleatoric.levels.word_classes import on_joint_support
 
-    joint = {
-        name: on_joint_support(abstraction, answered, settings.choices)
-        for name, abstraction in settings.abstractions.items()
-    }
+    named = settings.abstractions.items()
+    joint = {name: on_joint_support(a, answered, settings.choices) for name, a in named}
     return replace(settings, abstractions=joint)
 
 
@@ -193,8 +197,7 @@ def _abstraction_notes(store: Store) -> Iterator[str]:
     manifest = store.manifest
     if "tvd_syn" in manifest["abstractions"]:
         caveat = language_caveat(manifest["tagger"], manifest.get("language"))
-        if caveat is not None:
-            yield f"tvd_syn: {caveat}"
+        yield from [f"tvd_syn: {caveat}"] if caveat else []
     if "tvd_sem" in manifest["abstractions"]:
         language = manifest["language"] or "en"
         if language != "en" and manifest["embedder"] in ENGLISH_EMBEDDERS:
@@ -214,7 +217,7 @@ def _rank_notes(store: Store) -> Iterator[str]:
         return
     parts = []
     for name in model_systems(store):
-        columns = stat_columns(store, name, ["tvd", RANK]).values
+        _, columns = stat_columns(store, name, ["tvd", RANK])
         scored = np.isfinite(columns["tvd"])
         if unranked := int((scored & ~np.isfinite(columns[RANK])).sum()):
             parts.append(f"{unranked} of {int(scored.sum())} contexts of {name}")
@@ -240,10 +243,6 @@ def _failed_notes(store: Store) -> Iterator[str]:
             yield f"{name}: {failed} of {total} draws held no word and are {fate}"
 
 
-def _unfinished_notes(store: Store) -> Iterator[str]:
-    yield from session.unfinished_notes(store, model_systems(store))
-
-
 def _until_notes(store: Store) -> Iterator[str]:
     if store.manifest.get("until") is None:
         return
@@ -261,19 +260,16 @@ def cases(store: Store, system: str) -> Iterator[Case]:
             yield Case(item, pair, any(row.logprobs is not None for row in draws))
 
 
-def _draw(
-    store: Store, name: str, facts: Mapping[str, Any], model: WordModel, ask: Ask, monitor: Monitor
-) -> None:
+def _draw(store: Store, name: str, model: WordModel, ask: Ask, monitor: Monitor) -> None:
     """Save the draws of a system as they arrive, with notes on rows that match no item."""
-    if store.meta(f"done {name}"):
-        return
-    store.add_system(name, facts)
     pending = session.pending_items(store, name, model)
     items: Iterable[Item] = monitor.track(pending.items(monitor.stopping), pending.number, name)
     changes, masses = AnswerChanges(), list[float]()
     with monitor.stopping.finishing():
-        rows = _with_masses(pending.new(model.draws(items, ask)), masses)
-        draws = read_draws(rows, Reading.of(ask.choices), changes)
+        read = partial(_read_row, Reading.of(ask.choices), changes, masses)
+        rows = pending.new(model.draws(items, ask))
+        # Rows of other items are only counted.
+        draws = (row if store.item_no(row.item_id) is None else read(row) for row in rows)
         joined = store.add_draws(name, draws, model.estimator == "recorded")
     with store.transaction():
         session.add_notes(store, [*_join_notes(store, name, joined, ask.choices), *model.notes()])
@@ -293,18 +289,18 @@ def _join_notes(store: Store, name: str, joined: Joined, choices: Choices) -> It
     if missing:
         yield f"{name}: {missing} of {n_items} items have no row and are left out"
     if joined.unmatched:
-        yield f"{name}: {joined.unmatched} rows name no item of the corpus and are left out"
+        part = " part of the" if str(Selection.of(store.manifest)) else ""
+        yield f"{name}: {joined.unmatched} rows name no item of the{part} corpus and are left out"
     if joined.repeated:
         meaning = "further samples" if choices.repeats == "pool" else "items of their own"
         yield f"{name}: {joined.repeated} rows repeat an item and count as {meaning}"
 
 
-def _with_masses(draws: Iterable[Draws], masses: list[float]) -> Iterator[Draws]:
-    """Yield draws unchanged; append the total probability of each row of log-probabilities."""
-    for row in draws:
-        if row.logprobs:
-            masses.append(math.fsum(map(math.exp, row.logprobs.values())))
-        yield row
+def _read_row(reading: Reading, changes: AnswerChanges, masses: list[float], row: Draws) -> Draws:
+    """Return a row with its words read; append the sum of the probabilities that it may have."""
+    if row.logprobs:
+        masses.append(math.fsum(map(math.exp, row.logprobs.values())))
+    return next(read_draws([row], reading, changes))
 
 
 def _partial_notes(name: str, masses: Sequence[float]) -> Iterator[str]:
@@ -354,6 +350,13 @@ def _open(kind: str, spec: str) -> Any:
     return registry.find(kind, name)(argument)
 
 
+_NOTES = (
+    *(session.lost_notes, session.saved_notes, _failed_notes),
+    *(lambda store: session.unfinished_notes(store, model_systems(store)), _until_notes),
+    *(_abstraction_notes, _rank_notes, word_results.tolerance_notes, word_results.person_notes),
+)
+
+
 class NextWords(Level):
     """The part of the word level that fine-tuning shares: scoring, results, notes, studies."""
 
@@ -361,6 +364,7 @@ class NextWords(Level):
     controls = CONTROLS
     leading = "overlap"
     compared = ("overlap", "sq_distance", "log_loss", "agreement_M", "tvd", "tvd_syn", "tvd_sem")
+    compared_first = ("overlap", "sq_distance", "log_loss")
     studies = "analyses"
 
     def study(self, store: Store, name: str, system: str, track: Track[Any]) -> Study:
@@ -390,12 +394,7 @@ class NextWords(Level):
 
     def notes(self, store: Store) -> list[str]:
         """Return notes on joins, omitted answers, failed draws and tolerances."""
-        parts = (
-            *(session.lost_notes, session.saved_notes, _failed_notes, _unfinished_notes),
-            *(_until_notes, _abstraction_notes, _rank_notes),
-            *(word_results.tolerance_notes, word_results.person_notes),
-        )
-        return [note for part in parts for note in part(store)]
+        return [note for part in _NOTES for note in part(store)]
 
 
 class Word(NextWords):
@@ -416,15 +415,14 @@ class Word(NextWords):
 
     def open(self, job: WordJob) -> Corpus:
         """Open the corpus of contexts with people's answers."""
-        return open_corpus(job.corpus, job.encoding)
+        return open_corpus(job.corpus, job.encoding, job.table_options)
 
     def facts(self, job: WordJob, corpus: Corpus) -> dict[str, Any]:
         """Return the choices of the protocol, and the tools for the language of the corpus."""
         language = language_code(job.language) if job.language is not None else corpus.language
-        facts: dict[str, Any] = {"choices": job.choices.as_dict(), "language": language}
-        if "tvd_syn" in job.abstractions:
-            facts["tagger"] = fitting_tagger(job.tagger, language)
-        return facts
+        has_tags = "tvd_syn" in job.abstractions
+        tagger = {"tagger": fitting_tagger(job.tagger, language)} if has_tags else {}
+        return {"choices": job.choices.as_dict(), "language": language, **tagger}
 
     def prepare(self, manifest: Mapping[str, Any], allowed_probes: Collection[str]) -> None:
         """Load taggers and embedders."""
@@ -442,13 +440,7 @@ class Word(NextWords):
     ) -> None:
         """Save the next words of one model under every decoder."""
         model = engine.word_model(spec, job.loading)
-        session.check_version(store, spec, model.version)
-        # Recorded words were decoded already: --decoder does not apply.
-        decoders = ("as recorded",) if model.estimator == "recorded" else job.decoders
-        for decoder in decoders:
-            monitor.stopping.check()
-            facts = {"model": f"{spec}@{model.version}", "decoder": decoder}
-            facts |= {"estimator": model.estimator, "label": model.label}
-            name = session.system_name(store, model.label, facts, len(decoders) > 1, CONTROLS)
-            sampling = (job.samples, job.seed, job.tolerance, job.choices, job.target_error)
-            _draw(store, name, facts, model, Ask(decoder, *sampling), monitor)
+        sampling = (job.samples, job.seed, job.tolerance, job.choices, job.target_error)
+        about = {"estimator": model.estimator, "label": model.label}
+        for decoder, name in self.pending_systems(store, job, spec, model, about, monitor):
+            _draw(store, name, model, Ask(decoder, *sampling), monitor)

@@ -11,6 +11,8 @@ import shutil
 import tempfile
 import zlib
 from collections.abc import Callable, Mapping, Sequence
+from contextlib import suppress
+from functools import cache
 from itertools import pairwise
 from pathlib import Path
 from typing import IO, Any, NamedTuple
@@ -35,6 +37,7 @@ Embedder = Callable[[Sequence[str]], Mapping[str, Floats]]
 UNKNOWN = "\0no vector"
 """The common class of words without a vector."""
 LEAST_GAIN = 0.05
+_NO_ARGUMENT = "the embedder {0} takes no argument; write --embedder {0}."
 MOST_WORDS = 4000
 """Limit per context, because k-means needs time and memory quadratic in the words."""
 
@@ -73,19 +76,18 @@ def on_joint_support(
     abstraction: Abstraction, answered: Sequence[Answered], choices: Choices
 ) -> Abstraction:
     """Classify the words of people and of all systems together: clusters depend on all words."""
-    systems_of = {item.id: systems for item, systems in answered}
-    classes_of: dict[str, Mapping[str, str]] = {}
+    answers = {item.id: (item, systems) for item, systems in answered}
 
-    def classes(item: Item, words: Sequence[str]) -> Mapping[str, str]:
-        if item.id not in classes_of:
-            support = dict.fromkeys(human_counts(item.responses))
-            for rows in systems_of[item.id].values():
-                for pair in pair_of(item, rows, choices):
-                    support |= dict.fromkeys(pair.model.support)
-            classes_of[item.id] = abstraction(item, list(support))
-        return classes_of[item.id]
+    @cache
+    def classes_of(item_id: str) -> Mapping[str, str]:
+        item, systems = answers[item_id]
+        support = dict.fromkeys(human_counts(item.responses))
+        for rows in systems.values():
+            for pair in pair_of(item, rows, choices):
+                support |= dict.fromkeys(pair.model.support)
+        return abstraction(item, list(support))
 
-    return classes
+    return lambda item, words: classes_of(item.id)
 
 
 def cluster(vectors: Sequence[Floats], rng: np.random.Generator) -> list[int]:
@@ -106,16 +108,16 @@ def candidates(k_max: int) -> range:
     return range(2, k_max, max(1, k_max // 3))
 
 
-def chosen(found: Sequence[Clustering], least_gain: float = LEAST_GAIN) -> Clustering:
+def chosen(clusterings: Sequence[Clustering], least_gain: float = LEAST_GAIN) -> Clustering:
     """Select a clustering by SSE: the first whose successor lowers it by less than 5%, or the last.
 
     The rule is that of the paper's code, on squared errors as the paper describes them (the code
     sums plain distances). It mostly selects the largest k: clusters of one or two words.
     """
-    for clustering, following in pairwise(found):
+    for clustering, following in pairwise(clusterings):
         if clustering.sse - following.sse < least_gain * clustering.sse:
             return clustering
-    return found[-1]
+    return clusterings[-1]
 
 
 def _and_failed(classes: dict[str, str], words: Sequence[str]) -> dict[str, str]:
@@ -144,8 +146,7 @@ def gram(vectors: Floats) -> Gram:
     centered = vectors - vectors.mean(axis=0)
     products = centered @ centered.T
     squares = np.diag(products).copy()
-    distances = np.maximum(squares[:, None] + squares[None, :] - 2 * products, 0.0)
-    return Gram(products, squares, distances)
+    return Gram(products, squares, np.maximum(squares[:, None] + squares - 2 * products, 0.0))
 
 
 def kmeans(points: Gram, k: int, rng: np.random.Generator, n_init: int = N_INIT) -> Clustering:
@@ -258,11 +259,10 @@ def _numbers(parts: list[str], path: Path, line: int) -> NDArray[np.float32]:
 
 
 def _is_number(text: str) -> bool:
-    try:
+    with suppress(ValueError):
         float(text)
-    except ValueError:
-        return False
-    return True
+        return True
+    return False
 
 
 def _read_binary(file: IO[bytes], path: Path) -> WordVectors:
@@ -309,20 +309,21 @@ class CachedEmbedder:
         """Return the vector of every word."""
         new = [word for word in dict.fromkeys(words) if word not in self._cache]
         if new:
-            vectors = np.asarray(self._encode(new), dtype=np.float32)
-            self._cache |= zip(new, vectors, strict=True)
+            self._cache |= zip(new, np.asarray(self._encode(new), dtype=np.float32), strict=True)
         return {word: self._cache[word].astype(np.float64) for word in words}
 
 
 def minilm(argument: str = "") -> Embedder:
     """Open the sentence encoder all-MiniLM-L6-v2, from the extra `nlp`."""
-    _no_argument("minilm", argument)
+    if argument:
+        raise UsageError(_NO_ARGUMENT.format("minilm"))
     return CachedEmbedder(encoders.minilm().encode)
 
 
 def wordllama(argument: str = "") -> Embedder:
     """Open WordLlama's static vectors (256 dimensions), from the extra `nlp`; works offline."""
-    _no_argument("wordllama", argument)
+    if argument:
+        raise UsageError(_NO_ARGUMENT.format("wordllama"))
     try:
         import wordllama as package
     except ModuleNotFoundError:
@@ -343,16 +344,8 @@ def vectors(argument: str = "") -> Embedder:
 
     def embed(words: Sequence[str]) -> Mapping[str, Floats]:
         # Answers are case-folded, but a file may have a word only with a capital.
-        word_vectors: dict[str, Floats] = {}
-        for word in words:
-            for variant in (word.upper(), word.capitalize(), word):  # the last one counts
-                if variant in table:
-                    word_vectors[word] = table[variant].astype(np.float64)
-        return word_vectors
+        # The last form counts.
+        both = ((word, form) for word in words for form in (word.upper(), word.capitalize(), word))
+        return {word: table[form].astype(np.float64) for word, form in both if form in table}
 
     return embed
-
-
-def _no_argument(name: str, argument: str) -> None:
-    if argument:
-        raise UsageError(f"the embedder {name} takes no argument; write --embedder {name}.")

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
 
 import numpy as np
@@ -14,7 +14,7 @@ from aleatoric.inference.persons import METRICS as PERSON_METRICS
 from aleatoric.inference.persons import PersonChanges, covering_persons
 from aleatoric.metrics.agreement import COLUMNS as AGREEMENTS
 from aleatoric.metrics.agreement import AgreementGap, Overlap
-from aleatoric.metrics.calibration import ECE, DebiasedECE, equal_mass_edges, equal_width_edges
+from aleatoric.metrics.calibration import ECE, DebiasedECE, confidence_edges
 from aleatoric.metrics.reduction import FiniteMean, Mean
 from aleatoric.result_types import Result
 from aleatoric.runs.formats import DamagedRowError
@@ -46,6 +46,12 @@ PERSONS = "persons"
 WIDE = 0.1
 """A mean whose bounds are further apart than this is not reported."""
 WITHHELD = "not given: the search found too little of the distribution; use --estimator mc"
+WIDEST_LOSS = 1.0
+"""The same for log loss, in nats; above `WIDE` it is shown as a range."""
+WIDE_LOSS = (
+    f"not given: its bounds, log_loss_low and log_loss_high, are more than {WIDEST_LOSS:g} nat "
+    "apart; use a smaller --tolerance"
+)
 INFINITE = "infinite or unknown: people gave words for which no probability above 0 was found"
 
 
@@ -59,7 +65,7 @@ def system_results(store: Store, system: str, interval: str) -> Iterator[Result]
     for metric, estimated in metrics.items():
         if estimated.value is None and not _is_expected(store, system, metric):
             continue
-        if metric.startswith("log_loss") and estimated.value is None:
+        if metric.startswith("log_loss_") and estimated.value is None:
             estimated = replace(estimated, reason=INFINITE)
         yield Result(
             system,
@@ -88,25 +94,27 @@ def _estimates(
             metrics[name] = covering_persons(metrics[name], sums[name], reductions[name], changes)
     for name in unknown_metrics(metrics):
         metrics[name] = replace(metrics[name], value=None, interval=None, reason=WITHHELD)
+    if (loss := metrics.get("log_loss")) and loss.value is None:
+        high = metrics["log_loss_high"].value
+        metrics["log_loss"] = replace(loss, reason=INFINITE if high is None else WIDE_LOSS)
     return metrics, {name: value_of(sums[name], r) for name, r in others.items()}
 
 
-def unknown_metrics(found: Mapping[str, Estimate]) -> set[str]:
+def unknown_metrics(estimates: Mapping[str, Estimate]) -> set[str]:
     """Return the metrics of exact probabilities whose bounds are too wide to report a value.
 
     >>> low, high = (Estimate(value, None, 9, 3) for value in (0.0, 0.9))
     >>> unknown_metrics({"overlap": low, "agreement_M_low": low, "agreement_M_high": high})
     {'overlap'}
     """
-    ends = {name: (found.get(f"{name}_low"), found.get(f"{name}_high")) for name in BOUNDED}
+    ends = {name: (estimates.get(f"{name}_low"), estimates.get(f"{name}_high")) for name in BOUNDED}
     wide = {
         name
         for name, (low, high) in ends.items()
         if low and low.value is not None and high and high.value is not None
-        if high.value - low.value > WIDE
+        if high.value - low.value > (WIDEST_LOSS if name == "log_loss" else WIDE)
     }
-    wide -= {"log_loss"}  # in nats, not in [0, 1]: withheld only without an upper bound
-    if (highest := found.get("log_loss_high")) and highest.value is None:
+    if (highest := estimates.get("log_loss_high")) and highest.value is None:
         wide |= {"log_loss"}
     if wide & {"agreement_M", "agreement_C"}:
         wide |= {"overlap"}
@@ -114,10 +122,10 @@ def unknown_metrics(found: Mapping[str, Estimate]) -> set[str]:
         wide |= {"agreement_gap", "entropy_model"}
     if "tvd" in wide:
         wide |= {"tvd_debiased", "js", "mass_on_human"}
-    certified = found.get("mode_certified")
+    certified = estimates.get("mode_certified")
     if certified is not None and certified.value is not None and certified.value < 0.5:
-        wide |= {name for name in found if name.startswith("ece")}
-    return wide & found.keys()
+        wide |= {name for name in estimates if name.startswith("ece")}
+    return wide & estimates.keys()
 
 
 def tolerance_notes(store: Store) -> Iterator[str]:
@@ -128,7 +136,7 @@ def tolerance_notes(store: Store) -> Iterator[str]:
     tolerance, parts, widest = store.manifest["tolerance"], [], 0.0
     models = [name for name in store.systems() if name not in CONTROLS]
     for name in models:
-        low, high = (stat_columns(store, name, ends).values[end] for end in ends)
+        low, high = stat_columns(store, name, ends)[1].values()
         width = (high - low)[np.isfinite(high - low)]
         if missed := int((width > tolerance).sum()):
             widest, mean = max(widest, float(width.mean())), f"mean width {width.mean():.3f}"
@@ -140,6 +148,21 @@ def tolerance_notes(store: Store) -> Iterator[str]:
             f"{', '.join(parts)}; see sq_distance_low and sq_distance_high in --json"
             f"{advice if widest > WIDE else ''}"
         )
+    yield from _loss_notes(store, models)
+
+
+def _loss_notes(store: Store, models: Sequence[str]) -> Iterator[str]:
+    """Note how far apart the bounds of log loss are, if they are wide."""
+    wide = []
+    for name in models:
+        low, high = stat_columns(store, name, ("log_loss_low", "log_loss_high"))[1].values()
+        gap = float((high - low).mean()) if len(low) else 0.0
+        wide += [f"{gap:.2f} nats for {name}"] if gap > WIDE else []
+    if wide:
+        yield (
+            f"the bounds of log loss are far apart on average ({', '.join(wide)}): tables show "
+            "them as a range, --json has their middle; a smaller --tolerance narrows them"
+        )
 
 
 def has_persons(store: Store) -> bool:
@@ -150,11 +173,9 @@ def has_persons(store: Store) -> bool:
 def person_notes(store: Store) -> Iterator[str]:
     """Note which intervals cover people."""
     if store.has_stats() and has_persons(store):
-        yield (
-            f"answers have persons: the intervals of {', '.join(PERSON_METRICS)} cover people as "
-            "well as groups (with --interval auto or t); all others, and those of oracle, cover "
-            "groups only"
-        )
+        both = f"the intervals of {', '.join(PERSON_METRICS)} cover people as well as groups"
+        others = "all others, and those of oracle, cover groups only"
+        yield f"answers have persons: {both} (with --interval auto or t); {others}"
 
 
 def _is_expected(store: Store, system: str, metric: str) -> bool:
@@ -203,12 +224,9 @@ def _reductions(store: Store, system: str) -> dict[str, Reduction]:
 
 
 def _edges(store: Store, system: str) -> tuple[float, ...]:
-    if store.manifest["choices"]["binning"] == "equal-width":
-        return equal_width_edges()
     # The confidences of the oracle differ per split: its first split is used.
-    values = np.concatenate([page.values["confidence"][:, 0] for page in store.stat_pages(system)])
-    confidences = np.sort(values[np.isfinite(values)])
-    return equal_mass_edges(confidences.tolist(), len(confidences))
+    confidences = (page.values["confidence"][:, 0] for page in store.stat_pages(system))
+    return confidence_edges(store.manifest["choices"]["binning"], confidences)
 
 
 def _column(metric: str) -> str:

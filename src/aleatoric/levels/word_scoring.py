@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from functools import lru_cache
 
 import numpy as np
@@ -36,6 +36,8 @@ Abstraction = Callable[[Item, Sequence[str]], Mapping[str, str]]
 """Maps words in an item's context to classes: parts of speech, clusters of meaning, ..."""
 Answered = tuple[Item, Mapping[str, Sequence[Draws]]]
 """An item with the draws of every system that answered it."""
+Bounds = Mapping[str, tuple[float | None, float | None]]
+"""Metric -> lower and upper bound of an exact model."""
 Values = dict[str, float | None]
 """Statistic -> value; `None` if undefined."""
 _shared_orders = lru_cache(maxsize=256)(control.shared_orders)
@@ -70,6 +72,8 @@ class People:
     counts: Ints
     distribution: Categorical
     majority: str
+    original: str | None
+    """The original word as answers are compared with it; `None` if there is none."""
 
     @property
     def n(self) -> int:
@@ -93,7 +97,7 @@ def score_items(answered: Sequence[Answered], settings: Settings) -> Iterator[li
 
     All items are scored in one batch for speed; an item's numbers do not depend on the others.
     """
-    everybody = [_read_people(item) for item, _ in answered]
+    everybody = [_read_people(item, settings.choices) for item, _ in answered]
     controls = _score_oracles(everybody, settings)
     for people, oracle, (_, systems) in zip(everybody, controls, answered, strict=True):
         yield [
@@ -111,8 +115,7 @@ def pair_of(item: Item, rows: Sequence[Draws], choices: Choices) -> Iterator[Pai
     """Yield people's and one system's distribution on an item, per repeated row if kept apart."""
     human = Categorical.from_counts(human_counts(item.responses))
     for draws in _prepared(rows, choices):
-        model = model_distribution(draws, choices.failed == "outcome")
-        if model is not None:
+        if (model := model_distribution(draws, choices.failed == "outcome")) is not None:
             yield Pair(item.id, item.group, human, model)
 
 
@@ -127,10 +130,20 @@ def person_changes(answered: Answered, choices: Choices) -> Iterator[tuple[str, 
             yield system, changes_without_each(words, pair.model.as_dict(), is_pair_known)
 
 
-def _read_people(item: Item) -> People:
+def _read_people(item: Item, choices: Choices) -> People:
     counts = human_counts(item.responses)
     distribution = Categorical.from_counts(counts)
-    return People(item, np.array(list(counts.values())), distribution, mode(distribution))
+    majority, original = mode(distribution), _comparable_original(item.original, choices)
+    return People(item, np.array(list(counts.values())), distribution, majority, original)
+
+
+def _comparable_original(original: str | None, choices: Choices) -> str | None:
+    if original is None or choices.original == "raw":
+        return original
+    # Answers are cut by the word rule, so the original is too; a user's rule cut it when read.
+    if choices.answers == "rule" and not is_code(choices.rule):
+        original = rule_named(choices.rule)(original) or ""
+    return bare(original) or None
 
 
 def _prepared(rows: Sequence[Draws], choices: Choices) -> Iterable[Draws]:
@@ -144,7 +157,7 @@ def _score_model(
 ) -> Scored:
     item = people.item
     model = model_distribution(draws, settings.choices.failed == "outcome")
-    values: Values = {"failed": draws.failed, "n_human": people.distribution.n}
+    values: Values = {"failed": draws.failed, "n_human": people.n}
     if model is None:
         return Scored(system, draws.row, values)
     pair = Pair(item.id, item.group, people.distribution, model)
@@ -152,31 +165,31 @@ def _score_model(
     values |= {name: _abstract_tvd(item, pair, f) for name, f in settings.abstractions.items()}
     values |= _agreements(pair, oracle.half, draws) | _perfect(people, people.n, model.n)
     values["n_model"] = model.n
-    return _with_correctness(Scored(system, draws.row, values), model, people, oracle, settings)
+    matches = _majority_matches(mode(model), people, oracle, settings)
+    values |= _correctness(model, people, matches, settings.choices)
+    return Scored(system, draws.row, values, {"correct_oracle": matches})
 
 
 def _score_human(people: People, oracle: Control, settings: Settings) -> Scored:
     values: Values = {"n_human": people.n, "n_model": people.n}
     values["agreement_H"] = self_agreement(people.distribution)
-    scored = Scored(HUMAN, 0, values)
-    return _with_correctness(scored, people.distribution, people, oracle, settings)
+    matches = _majority_matches(people.majority, people, oracle, settings)
+    values |= _correctness(people.distribution, people, matches, settings.choices)
+    return Scored(HUMAN, 0, values, {"correct_oracle": matches})
 
 
-def _with_correctness(
-    scored: Scored, answers: Categorical, people: People, oracle: Control, settings: Settings
-) -> Scored:
-    """Add whether the mode is the original word, the majority, and the majority of each half."""
+def _correctness(
+    answers: Categorical, people: People, majority_matches: Floats, choices: Choices
+) -> Values:
+    """Return whether the mode is the original word, the majority, and the majority of a half."""
     answer = mode(answers)
-    matches = _matches_majority(answer, people, oracle, settings)
-    correctness = {
+    return {
         "confidence": max(answers.probs),
-        "correct_original": _matches_original(answer, people.item.original, settings.choices),
+        "correct_original": _matches_original(answer, people, choices),
         "correct_human": float(answer == people.majority),
         # All splits of an item are defined, or none is.
-        "correct_oracle": _or_none(float(matches.sum()) / len(matches)),
+        "correct_oracle": _or_none(float(majority_matches.sum()) / len(majority_matches)),
     }
-    values = {**scored.values, **correctness}
-    return replace(scored, values=values, splits={"correct_oracle": matches})
 
 
 def _agreements(pair: Pair, half: Categorical | None, draws: Draws) -> Values:
@@ -186,12 +199,22 @@ def _agreements(pair: Pair, half: Categorical | None, draws: Draws) -> Values:
     values["agreement_C_half"] = cross_agreement(half, pair.model) if agreement and half else None
     if draws.exact is None:
         return values
-    values["log_loss"] = log_loss(pair.human, pair.model)
-    values["log_loss_half"] = log_loss(half, pair.model) if half else None
+    values |= _log_losses(pair, half, draws.exact.bounds)
     values["mode_certified"] = float(draws.exact.certified)
     for name, (low, high) in draws.exact.bounds.items():
         values |= {f"{name}_low": low, f"{name}_high": high}
     return values
+
+
+def _log_losses(pair: Pair, half: Categorical | None, bounds: Bounds) -> Values:
+    """The middle of the bounds, and the loss of half of the people, changed by as much."""
+    loss = log_loss(pair.human, pair.model)
+    low, high = bounds.get("log_loss", (loss, loss))
+    if loss is None or low is None or high is None:
+        return {"log_loss": None, "log_loss_half": None}
+    middle, of_half = (low + high) / 2, log_loss(half, pair.model) if half else None
+    shifted = None if of_half is None else of_half + middle - loss
+    return {"log_loss": middle, "log_loss_half": shifted}
 
 
 def _perfect(people: People, n_human: int, n_model: int | None) -> Values:
@@ -266,32 +289,25 @@ def _oracle_correctness(
 
 def _match_originals(people: People, answers: Sequence[int], choices: Choices) -> list[float]:
     """Return whether words, given by index, are the original word; NaN if there is none."""
-    words, original = people.distribution.support, people.item.original
+    words = people.distribution.support
     # Most splits share a majority: each distinct word is compared once.
-    matches = {i: _matches_original(words[i], original, choices) for i in set(answers)}
+    matches = {i: _matches_original(words[i], people, choices) for i in set(answers)}
     return [np.nan if (match := matches[i]) is None else match for i in answers]
 
 
-def _matches_original(answer: str, original: str | None, choices: Choices) -> float | None:
-    if original is None:
+def _matches_original(answer: str, people: People, choices: Choices) -> float | None:
+    if people.original is None:
         return None
-    if choices.original == "raw":
-        return float(answer == original)
-    # Answers are cut by the word rule, so the original is too; a user's rule cut it when read.
-    if choices.answers == "rule" and not is_code(choices.rule):
-        original = rule_named(choices.rule)(original) or ""
     # Both sides bare, so that "you're" matches where either side lost its apostrophe.
-    target = bare(original)
-    return float(bare(answer) == target) if target else None
+    form = answer if choices.original == "raw" else bare(answer)
+    return float(form == people.original)
 
 
-def _matches_majority(answer: str, people: People, oracle: Control, settings: Settings) -> Floats:
+def _majority_matches(answer: str, people: People, oracle: Control, settings: Settings) -> Floats:
     if oracle.majorities is None:
         return np.full(settings.n_splits, np.nan)
-    words = people.distribution.support
-    index = words.index(answer) if answer in words else -1
-    matches: Floats = (oracle.majorities == index).astype(np.float64)
-    return matches
+    index = next((i for i, word in enumerate(people.distribution.support) if word == answer), -1)
+    return np.where(oracle.majorities == index, 1.0, 0.0)
 
 
 def _abstract_tvd(item: Item, pair: Pair, abstraction: Abstraction) -> float:

@@ -71,9 +71,7 @@ def agreements_of_counts(left: Ints, right: Ints) -> dict[str, Floats]:
     """H, M, C and squared distance of (splits, outcomes) counts; NaN for fewer than two answers."""
     human, model = _self_agreements(left), _self_agreements(right)
     cross = (left * right).sum(axis=1) / (left.sum(axis=1) * right.sum(axis=1))
-    values = [
-        np.where(np.isnan(human + model), np.nan, agreement) for agreement in (human, model, cross)
-    ]
+    values = np.where(np.isnan(human + model), np.nan, (human, model, cross))
     return {**dict(zip(COLUMNS, values, strict=True)), "sq_distance": human + model - 2 * cross}
 
 

@@ -7,6 +7,7 @@ average the ECE of these classes: `predicted` weighs them equally, `weighted` by
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import Any
@@ -18,16 +19,24 @@ from aleatoric.metrics.reduction import Chunk, divide
 from aleatoric.types import Floats
 
 N_BINS = 10
+Edges = tuple[float, ...]
+Binned = tuple[Floats, Floats, NDArray[np.bool_], NDArray[np.intp]]
 
 
-def equal_width_edges(n_bins: int = N_BINS) -> tuple[float, ...]:
+def confidence_edges(binning: str, pages: Iterable[Floats]) -> Edges:
+    """The inner edges of bins of equal width, or of equal mass of the finite confidences."""
+    if binning == "equal-width":
+        return equal_width_edges()
+    confidences = [c for c in np.sort(np.concatenate([*pages])).tolist() if math.isfinite(c)]
+    return equal_mass_edges(confidences, len(confidences))
+
+
+def equal_width_edges(n_bins: int = N_BINS) -> Edges:
     """The inner edges of bins of equal width: (0.25, 0.5, 0.75) for four."""
     return tuple(i / n_bins for i in range(1, n_bins))
 
 
-def equal_mass_edges(
-    confidences: Iterable[float], n: int, n_bins: int = N_BINS
-) -> tuple[float, ...]:
+def equal_mass_edges(confidences: Iterable[float], n: int, n_bins: int = N_BINS) -> Edges:
     """The inner edges of bins of equal mass of sorted confidences; equal ones stay together."""
     starts = {round(i * n / n_bins) for i in range(1, n_bins)}
     # In single precision, like the confidences in `bin_index`: an edge belongs to the bin above it.
@@ -35,9 +44,7 @@ def equal_mass_edges(
     return tuple(dict.fromkeys(edges))
 
 
-def bin_index(
-    confidences: Floats, edges: tuple[float, ...], closed: bool = True
-) -> NDArray[np.intp]:
+def bin_index(confidences: Floats, edges: Edges, closed: bool = True) -> NDArray[np.intp]:
     """The bin of each confidence; with `closed=False` a confidence of 1 is in no bin (-1).
 
     A confidence that should equal an edge (28 of 40 = .7) is placed by its single-precision value:
@@ -47,9 +54,7 @@ def bin_index(
     return index if closed else np.where(confidences >= 1, -1, index)
 
 
-def binned(
-    chunk: Chunk, correct: str, edges: tuple[float, ...], closed: bool
-) -> tuple[Floats, Floats, NDArray[np.bool_], NDArray[np.intp]]:
+def binned(chunk: Chunk, correct: str, edges: Edges, closed: bool) -> Binned:
     """Confidence and correctness (0 if undefined), whether both are defined, and bins (else -1)."""
     confidence, is_correct = np.broadcast_arrays(chunk["confidence"], chunk[correct])
     defined = np.isfinite(confidence) & np.isfinite(is_correct)
@@ -63,16 +68,15 @@ class ECE:
     """Expected calibration error as a reduction: gaps of confidence and correctness by bin."""
 
     correct: str
-    edges: tuple[float, ...]
+    edges: Edges
     closed: bool = True
 
     def columns(self, chunk: Chunk) -> Floats:
         """Confidence minus correctness by bin and split, then the number of items by split."""
         confidence, correct, defined, index = binned(chunk, self.correct, self.edges, self.closed)
         member = index[:, None, :] == np.arange(len(self.edges) + 1)[None, :, None]
-        gap = confidence - correct
-        gaps = (member * gap[:, None, :]).reshape(len(gap), member.shape[1] * member.shape[2])
-        return np.concatenate([gaps, defined], axis=1)
+        gaps = member * (confidence - correct)[:, None, :]
+        return np.concatenate([gaps.reshape(len(gaps), math.prod(gaps.shape[1:])), defined], axis=1)
 
     def values(self, sums: Floats) -> Floats:
         """Sum over bins of |sum of gaps|, divided by the number of items, per split."""
@@ -99,8 +103,7 @@ class DebiasedECE(ECE):
         """Bin sums by split, bin and kind, flattened."""
         confidence, correct, _, index = binned(chunk, self.correct, self.edges, self.closed)
         member = index[:, :, None] == np.arange(len(self.edges) + 1)
-        sums = token_columns(confidence, correct)
-        cube: Floats = member[..., None] * sums[:, :, None, :]
+        cube: Floats = member[..., None] * token_columns(confidence, correct)[:, :, None, :]
         return cube.reshape(len(cube), -1)
 
     def values(self, sums: Floats) -> Floats:
@@ -115,9 +118,7 @@ class DebiasedECE(ECE):
         return sums.reshape(*sums.shape[:-1], -1, len(self.edges) + 1, N_COLUMNS)
 
 
-def ece(
-    confidences: Floats, correct: Floats, edges: tuple[float, ...], closed: bool = True
-) -> float | None:
+def ece(confidences: Floats, correct: Floats, edges: Edges, closed: bool = True) -> float | None:
     """ECE of plain arrays; `None` without items."""
     reduction = ECE("correct", edges, closed)
     chunk = {"confidence": confidences[:, None], "correct": correct[:, None]}
@@ -299,8 +300,7 @@ def predicted_class_errors(sums: Floats, cells: list[Floats], n_bins: int) -> di
 def _mass_bins_of_each(cells: Floats, n_bins: int) -> Floats:
     """`mass_bins` of every class at once: (classes, bins, 3), with unneeded bins empty."""
     below = np.cumsum(cells[..., COUNT], axis=1)
-    ranks = np.arange(1, n_bins)
-    tokens = np.round(ranks * below[:, -1:] / n_bins)
+    tokens = np.round(np.arange(1, n_bins) * below[:, -1:] / n_bins)
     opens = np.zeros(below.shape, dtype=bool)
     for token in tokens.T[:, :, None]:
         opened = (below <= token).sum(axis=1)
@@ -310,10 +310,8 @@ def _mass_bins_of_each(cells: Floats, n_bins: int) -> Floats:
     opens[np.arange(len(cells)), (cells[..., COUNT] > 0).argmax(axis=1)] = True
     label = np.maximum(np.cumsum(opens, axis=1) - 1, 0)
     place = (np.arange(len(cells))[:, None] * n_bins + label).ravel()
-    sums = [
-        np.bincount(place, column.ravel(), len(cells) * n_bins)
-        for column in np.moveaxis(cells, 2, 0)
-    ]
+    columns = (column.ravel() for column in np.moveaxis(cells, 2, 0))
+    sums = [np.bincount(place, column, len(cells) * n_bins) for column in columns]
     return np.stack(sums, axis=-1).astype(np.float64).reshape(len(cells), n_bins, 3)
 
 
@@ -321,9 +319,7 @@ def _padded(cells: list[Floats]) -> Floats:
     """Classes with different numbers of cells as one table, with empty cells at the end."""
     sizes = np.array([len(part) for part in cells])
     table = np.zeros((len(cells), int(sizes.max()), 3))
-    rows = np.repeat(np.arange(len(cells)), sizes)
-    places = np.arange(len(rows)) - np.repeat(np.cumsum(sizes) - sizes, sizes)
-    table[rows, places] = np.concatenate([part[:, :3] for part in cells])
+    table[np.arange(sizes.max()) < sizes[:, None]] = np.concatenate([p[:, :3] for p in cells])
     return table
 
 

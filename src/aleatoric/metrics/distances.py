@@ -9,6 +9,7 @@ from __future__ import annotations
 import math
 from collections.abc import Callable
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -142,7 +143,7 @@ def _on_human_words(pair: Pair) -> tuple[list[tuple[float, float]], float]:
     """People's and the model's probability of each of people's words; the model's other mass."""
     model = pair.model.as_dict()
     shared = [(p, model.get(word, 0.0)) for word, p in pair.human.as_dict().items()]
-    return shared, sum(pair.model.probs) - sum(q for _, q in shared)
+    return shared, pair.model.assigned - sum([q for _, q in shared])
 
 
 def _differing_term(p: float, q: float) -> float:
@@ -219,10 +220,10 @@ def _unseen_sign(ours: Rare, theirs: Rare) -> Floats:
     lead = (ours.once - 1) * (theirs.n - 1) - theirs.once * (ours.n - 1)
     fewer, extra = theirs.once / theirs.n, 2 * theirs.twice / theirs.n
     step = ours.n - 1
+    # Numpy would take most of the time of one item, whose numbers are Python's.
+    sign: Any = _sign if isinstance(lead, int) else np.sign
     mean_sign: Floats = (
-        fewer * np.sign(lead + step)
-        + extra * np.sign(lead - step)
-        + (1 - fewer - extra) * np.sign(lead)
+        fewer * sign(lead + step) + extra * sign(lead - step) + (1 - fewer - extra) * sign(lead)
     )
     return mean_sign
 

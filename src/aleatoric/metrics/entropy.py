@@ -37,11 +37,10 @@ def _chao_shen_term(p: float, n: int) -> float:
 
 def log_loss(human: Categorical, model: Categorical) -> float | None:
     """People's mean negative log-probability under the model; `None` if it is infinite."""
-    probs = model.as_dict()
-    prob_pairs = [(p, probs.get(word, 0.0)) for word, p in human.as_dict().items() if p > 0]
-    if any(q <= 0 for _, q in prob_pairs):
+    pairs = [(p, model.as_dict().get(word, 0.0)) for word, p in human.as_dict().items() if p > 0]
+    if any(q <= 0 for _, q in pairs):
         return None
-    return -sum(p * math.log(q) for p, q in prob_pairs)
+    return -sum(p * math.log(q) for p, q in pairs)
 
 
 def entropy_human(pair: Pair) -> float:

@@ -10,6 +10,7 @@ from __future__ import annotations
 import re
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
+from itertools import zip_longest
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -23,20 +24,8 @@ if TYPE_CHECKING:
 KV = tuple[tuple["Tensor", "Tensor"], ...]
 """(keys, values) per layer, each of shape [1, heads, tokens, width]."""
 
-DEPTH = 24
-"""Tokens of the longest text of the probe tree, if a model accepts so many."""
 SHALLOW = 12
-"""The same if the tree is compared with plain forward passes, which run every text."""
-BRANCH = (-1, -1, 0, 0, 1, 2)
-"""The parents of the nodes below each context."""
-MOST_COLUMNS = 8256
-"""The most unseen columns between the contexts and their deepest branches."""
-WIDEST_TABLE = 2048
-"""The widest position table that is tested."""
-MOST_BYTES = 1 << 30
-"""The most memory for the keys and values of those columns."""
-_REACH = re.compile(r"window|chunk|floor_scale")
-_POSITIONS = re.compile(r"position|seq_len|context_length")
+"""Longest text of a probe tree that is compared with plain forward passes, which run every text."""
 
 
 @dataclass(frozen=True)
@@ -56,29 +45,23 @@ class ProbeTree:
     @classmethod
     def of(cls, vocabulary: int, window: int) -> ProbeTree:
         """Build a tree of tokens below `vocabulary` with texts of at most `window` tokens."""
-        depth = max(2, min(window, DEPTH))
-        long = max(1, depth - 3)
-        short = max(1, depth // 4)
+        depth = max(2, min(window, 24))
+        long, short = max(1, depth - 3), max(1, depth // 4)
         trunk = [(0, place) for place in range(long)] + [(long, place) for place in range(short)]
         rows: list[Sight] = [
             (place, start, start + place, (start + place,)) for start, place in trunk
         ]
         for start, length in ((0, max(1, long // 2)), (0, long), (long, short)):
             rows += _branches(start, length, len(rows), depth)
-        width = max(len(further) for *_, further in rows)
-        others = [(*further, *[-1] * (width - len(further))) for *_, further in rows]
-        spans = np.array([[start, stop] for _, start, stop, _ in rows])
-        positions, ids = np.array([row[0] for row in rows]), probe_tokens(vocabulary, len(rows))
-        return cls(ids, positions, spans, np.array(others), len(trunk))
+        positions, starts, stops, further = zip(*rows, strict=True)
+        others = np.array(list(zip_longest(*further, fillvalue=-1))).T
+        spans, ids = np.array([starts, stops]).T, probe_tokens(vocabulary, len(rows))
+        return cls(ids, np.array(positions), spans, others, len(trunk))
 
     @property
     def mask(self) -> NDArray[np.bool_]:
         """`mask[i, j]`: whether token i attends to token j."""
-        columns = np.arange(len(self.ids))
-        visible = (columns >= self.spans[:, :1]) & (columns < self.spans[:, 1:])
-        rows, places = np.nonzero(self.others >= 0)
-        visible[rows, self.others[rows, places]] = True
-        return visible
+        return dense_mask(self.spans, self.others, len(self.ids), "cpu").numpy()
 
     @property
     def texts(self) -> list[tuple[int, ...]]:
@@ -97,6 +80,19 @@ Sight = tuple[int, int, int, tuple[int, ...]]
 """Position of a token, start and stop of the columns it attends to, and further columns."""
 
 
+def dense_mask(spans: Ints, others: Ints, width: int, device: Any) -> Tensor:
+    """Return whether each token attends to each of `width` columns; arguments as in `ProbeTree`."""
+    import torch
+
+    bounds, columns = send(spans, device), torch.arange(width, device=device)
+    mask = (columns >= bounds[:, :1]) & (columns < bounds[:, 1:])
+    rows, places = np.nonzero(others >= 0)
+    # A Python bool would be copied to the device, and wait for all work queued there.
+    true = torch.ones((), dtype=torch.bool, device=device)
+    mask.index_put_((send(rows, device), send(others[rows, places], device)), true)
+    return mask
+
+
 def probe_tokens(vocabulary: int, count: int) -> Ints:
     """Return probe tokens of which neighbors differ, however small the vocabulary is."""
     step = 7 if vocabulary % 7 else 1
@@ -107,7 +103,7 @@ def probe_tokens(vocabulary: int, count: int) -> Ints:
 def _branches(start: int, length: int, first: int, depth: int) -> list[Sight]:
     """The nodes below a context of `length` tokens that starts at the column `start`."""
     nodes: list[Sight] = []
-    for place, parent in enumerate(BRANCH):
+    for place, parent in enumerate((-1, -1, 0, 0, 1, 2)):
         above = () if parent < 0 else nodes[parent][3]
         position = length + len(above)
         if position >= depth:  # the model accepts no longer texts
@@ -117,13 +113,10 @@ def _branches(start: int, length: int, first: int, depth: int) -> list[Sight]:
 
 
 def plain_logits(model: Any, texts: list[tuple[int, ...]]) -> Tensor:
-    """Return the next-token logits of texts by forward passes without mask, positions or cache.
-
-    A prefix of another text uses the pass of the longer one.
-    """
+    """Return the next-token logits of texts by forward passes without mask, positions or cache."""
     import torch
 
-    by_prefix: dict[tuple[int, ...], Tensor] = {}
+    by_prefix: dict[tuple[int, ...], Tensor] = {}  # a prefix uses the pass of a longer text
     for text in sorted(set(texts), key=len, reverse=True):
         if text not in by_prefix:
             with torch.inference_mode():
@@ -154,9 +147,8 @@ def tree_logits(lm: Any, tree: ProbeTree) -> Tensor:
         visible = (column_ids >= 0) & attends[level[:, None], column_ids]
         arrays = (tree.ids[level], tree.positions[level], visible)
         ids, positions, mask = (torch.from_numpy(x).to(lm.device) for x in arrays)
-        logits, fresh = lm.forward(
-            ids, positions, mask, joined_kv(blocks) if blocks else None, None
-        )
+        past = joined_kv(blocks) if blocks else None
+        logits, fresh = lm.forward(ids, positions, mask, past, None)
         outputs.append(logits)
         blocks.append(fresh)
     order = np.argsort(np.concatenate(levels))
@@ -166,13 +158,14 @@ def tree_logits(lm: Any, tree: ProbeTree) -> Tensor:
 def _unseen(lm: Any, trunk: Any, columns: int) -> Any:
     """Copies of the passages' keys and values, enough to exceed every limit that is configured.
 
-    A model may use column numbers only beyond its window, or keep tables of positions.
+    A model may use column numbers only beyond its window, or keep tables of positions. At most 8256
+    columns are copied, and 1 GiB.
     """
     import torch
 
     size = sum(x.numel() * x.element_size() for layer in trunk for x in layer) // columns
     longest = max(_limits(lm.model.config.get_text_config().to_dict()), default=0)
-    count = min(longest + 1, MOST_COLUMNS, MOST_BYTES // max(1, size))
+    count = min(longest + 1, 8256, (1 << 30) // max(1, size))
     fill = torch.arange(count, device=lm.device) % columns
     return tuple((keys[:, :, fill], values[:, :, fill]) for keys, values in trunk)
 
@@ -181,50 +174,43 @@ def joined_kv(blocks: Sequence[KV]) -> KV:
     """Concatenate keys and values along the tokens, per layer."""
     import torch
 
-    return tuple(
-        (torch.cat([k for k, _ in layer], 2), torch.cat([v for _, v in layer], 2))
-        for layer in zip(*blocks, strict=True)
-    )
+    layers = (zip(*layer, strict=True) for layer in zip(*blocks, strict=True))
+    return tuple((torch.cat(keys, 2), torch.cat(values, 2)) for keys, values in layers)
 
 
 def _limits(settings: dict[str, Any]) -> Iterator[int]:
+    """How far attention reaches, and the sizes of position tables (up to 2048)."""
     for name, value in settings.items():
-        if isinstance(value, int) and _REACH.search(name):
+        if isinstance(value, int) and re.search("window|chunk|floor_scale", name):
             yield value
-        elif isinstance(value, int) and _POSITIONS.search(name):
-            yield min(value, WIDEST_TABLE)
+        elif isinstance(value, int) and re.search("position|seq_len|context_length", name):
+            yield min(value, 2048)
 
 
-def are_same(wanted: Tensor, found: Tensor) -> bool:
+def are_same(expected: Tensor, actual: Tensor) -> bool:
     """Whether rows of logits are equal up to rounding; false if any is NaN."""
-    import torch
-
     # Rounding alone gives 2e-6 in float32 and 0.02 in bfloat16 (SmolLM2). In half precision it may
     # also route single tokens of a mixture of experts to other experts.
-    is_narrow = torch.finfo(wanted.dtype).bits < 32
-    same = distances(wanted, found) <= (0.05 if is_narrow else 1e-4)
+    is_narrow = expected.dtype.itemsize < 4
+    same = distances(expected, actual) <= (0.05 if is_narrow else 1e-4)
     return bool(same.double().mean() >= (0.6 if is_narrow else 1.0))
 
 
-def distances(wanted: Tensor, found: Tensor) -> Tensor:
+def distances(expected: Tensor, actual: Tensor) -> Tensor:
     """Return the largest difference per row of logits, divided by the range of the row.
 
     Differences of probabilities would be small for a model whose distributions are nearly uniform.
     """
-    wanted, found = wanted.double(), found.to(wanted.device).double()
-    spread = wanted.max(-1).values - wanted.min(-1).values
-    return (wanted - found).abs().max(-1).values / spread
+    expected, actual = expected.double(), actual.to(expected.device).double()
+    spread = expected.max(-1).values - expected.min(-1).values
+    return (expected - actual).abs().max(-1).values / spread
 
 
 NAME = "aleatoric_tiled"
-_NOT_IN_TILES = ("softcap", "s_aux", "position_bias")
 
 
 def use_tiles(model: Any) -> bool:
-    """Let a model accept `tiles=` if possible; return whether it does.
-
-    Without `tiles=` its attention is unchanged.
-    """
+    """Let a model accept `tiles=`, else leave it unchanged; return whether it accepts them."""
     if getattr(model.config, "_attn_implementation", None) not in ("sdpa", NAME):
         return False
     try:
@@ -240,34 +226,25 @@ def use_tiles(model: Any) -> bool:
 
 
 def attend(
-    module: Any,
-    query: Tensor,
-    key: Tensor,
-    value: Tensor,
-    attention_mask: Tensor | None,
-    *,
-    scaling: float | None = None,
-    tiles: Tiles | None = None,
-    **others: Any,
+    module: Any, *tensors: Any, tiles: Tiles | None = None, **options: Any
 ) -> tuple[Tensor, None]:
-    """Compute attention of every token to its tile (additive mask); without tiles, `sdpa`."""
+    """Compute attention of every token to its tile (additive mask); without tiles, `sdpa`.
+
+    `tensors` are query, key, value and a mask, which is not read if there are tiles.
+    """
     import torch
     from transformers.integrations.sdpa_attention import sdpa_attention_forward
 
     if tiles is None:
-        result: tuple[Tensor, None] = sdpa_attention_forward(
-            module, query, key, value, attention_mask, scaling=scaling, **others
-        )
+        result: tuple[Tensor, None] = sdpa_attention_forward(module, *tensors, **options)
         return result
-    if refused := [name for name in _NOT_IN_TILES if others.get(name) is not None]:
-        raise ValueError(f"attention with {refused[0]} is not supported in tiles")
-    heads = query.shape[1]
+    for name in ("softcap", "s_aux", "position_bias"):
+        if options.get(name) is not None:
+            raise ValueError(f"attention with {name} is not supported in tiles")
+    heads, places = tensors[0].shape[1], (tiles.rows, tiles.columns, tiles.columns)
+    query, key, value = (_tile(x, y, heads) for x, y in zip(tensors[:3], places, strict=True))
     out = torch.nn.functional.scaled_dot_product_attention(
-        _tile(query, tiles.rows, heads),
-        _tile(key, tiles.columns, heads),
-        _tile(value, tiles.columns, heads),
-        attn_mask=tiles.mask[:, None],
-        scale=scaling,
+        query, key, value, attn_mask=tiles.mask[:, None], scale=options.get("scaling")
     )
     return out.transpose(1, 2).flatten(0, 1)[tiles.places][None], None
 
@@ -288,11 +265,9 @@ def send(values: NDArray[Any], device: Any) -> Tensor:
     """Copy an array to a device; on a GPU without waiting for the work queued there."""
     import torch
 
-    host = torch.as_tensor(values)
-    if torch.device(device).type != "cuda":
-        return host.to(device)
+    host, on_gpu = torch.as_tensor(values), torch.device(device).type == "cuda"
     # From pageable memory the copy would first wait for everything queued on the device.
-    return host.pin_memory().to(device, non_blocking=True)
+    return (host.pin_memory() if on_gpu else host).to(device, non_blocking=on_gpu)
 
 
 def fetch(values: Tensor) -> Arrival:
@@ -315,8 +290,6 @@ def fetch(values: Tensor) -> Arrival:
 
 SIZE = 64
 """Nodes per tile."""
-_STEP = 8
-"""Attention kernels need masks whose width is a multiple of this."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -369,7 +342,8 @@ def _attended(
     holder, column = np.divmod(codes, wide)
     counts = np.bincount(holder, minlength=count)
     rank = np.arange(len(codes)) - (np.cumsum(counts) - counts)[holder]
-    width = -(-(trunk + int(counts.max(initial=0))) // _STEP) * _STEP
+    # Attention kernels need masks whose width is a multiple of 8.
+    width = -(-(trunk + int(counts.max(initial=0))) // 8) * 8
     columns = np.zeros((count, width), dtype=np.int64)
     starts = np.zeros(count, dtype=np.int64)
     starts[tile] = spans[:, 0]

@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
+import hashlib
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass, field
-from itertools import groupby, islice
+from itertools import cycle, groupby, islice
 from operator import attrgetter
 from typing import Any, Literal, Protocol, TypeVar, runtime_checkable
 
-from aleatoric.errors import ModelError, UsageError, quoted
+from aleatoric.errors import ModelError, UsageError, counted, quoted
+from aleatoric.models.chat import word_prompt
 from aleatoric.types import Choices, Draws, Item, TextItem, Texts
 
 
@@ -41,7 +43,11 @@ class Ask:
 
 
 class WordModel(NamedModel, Protocol):
-    """A source of next words."""
+    """A source of next words.
+
+    A model whose numbers depend, in their last digits, on the batch has the attribute `together`:
+    contexts per batch of whole passages, or `None` if an answer does not depend on it.
+    """
 
     @property
     def estimator(self) -> str:
@@ -54,13 +60,12 @@ class WordModel(NamedModel, Protocol):
         """Yield words per item, as they are drawn."""
 
 
-@runtime_checkable
-class ComputedTogether(Protocol):
-    """A model whose numbers depend, in their last digits, on the batch."""
+class WithoutNotes:
+    """A model that has nothing to say about its results."""
 
-    @property
-    def together(self) -> int | None:
-        """Contexts per batch of whole passages; `None` if an answer does not depend on it."""
+    def notes(self) -> Sequence[str]:
+        """No notes."""
+        return ()
 
 
 Reads = Literal["text", "pairs"]
@@ -83,14 +88,66 @@ class Strip:
     source: tuple[int, ...] = ()
 
 
-@dataclass(frozen=True, slots=True)
-class Forcing:
-    """How a teacher-forced model is loaded and run; `None` leaves the choice to the model."""
+@dataclass(frozen=True)
+class LoadOptions:
+    """How a model is loaded; `device=None` takes a GPU if there is one, `auto` several."""
 
     dtype: str = "float32"
     device: str | None = None
     bos: str = "auto"
+    """How texts start: auto (as the tokenizer does), none, or add the BOS token."""
     trust_remote_code: bool = False
+    quantize: str | None = field(default=None, kw_only=True)
+    """4bit or 8bit weights; `None` keeps those of the checkpoint."""
+
+
+CONTEXT = "{context}"
+
+
+@dataclass(frozen=True, slots=True)
+class Prompting:
+    """What a local model reads of a context: itself, a template, or a turn of a chat.
+
+    `template` is a text that contains {context}, or `paper`: the paper's prompt for chat models.
+    """
+
+    template: str = CONTEXT
+    chat: bool = False
+    system: str = ""
+
+    def __post_init__(self) -> None:
+        if self.template != "paper" and CONTEXT not in self.template:
+            fix = "add it where the context goes, or write --template paper"
+            raise UsageError(f"the template {quoted(self.template)} has no {CONTEXT}; {fix}.")
+        if self.system and not self.chat:
+            raise UsageError("--system is a message of a chat; add --chat.")
+
+    def __str__(self) -> str:
+        """For the signature: what is not the default, long texts by their hashes."""
+        texts = {"template": self.template, "system": self.system}
+        changed = {name: text for name, text in texts.items() if text not in (CONTEXT, "")}
+        named = (f"{k}={v if v == 'paper' else f'#{text_key(v)}'}" for k, v in changed.items())
+        return ",".join([*(["chat"] if self.chat else []), *named])
+
+    def text(self, context: str, tokenizer: Any, label: str) -> str:
+        """Return what the model reads, up to where the answer starts."""
+        template = word_prompt(CONTEXT) if self.template == "paper" else self.template
+        text = template.replace(CONTEXT, context)
+        if not self.chat:
+            return text
+        ask = Writing(chat=True, system=self.system)
+        return chat_text(tokenizer, (text,), ask, label)
+
+
+def text_key(text: str) -> str:
+    """Return a short hash of a text, for signatures."""
+    return hashlib.sha256(text.encode()).hexdigest()[:8]
+
+
+@dataclass(frozen=True)
+class Forcing(LoadOptions):
+    """How a teacher-forced model is loaded and run; `None` leaves the choice to the model."""
+
     window: int | None = None
     stride: int | None = None
 
@@ -133,26 +190,7 @@ class Writing:
     chat: bool = False
     turns: str = "eos"
     stop: tuple[str, ...] = ()
-
-
-class LoadOptions(Protocol):
-    """How a text model is loaded; `device=None` leaves the choice to the model."""
-
-    @property
-    def dtype(self) -> str:
-        """The precision of its weights."""
-
-    @property
-    def device(self) -> str | None:
-        """Where it runs."""
-
-    @property
-    def bos(self) -> str:
-        """How texts start: auto (as the tokenizer does), none, or add the BOS token."""
-
-    @property
-    def trust_remote_code(self) -> bool:
-        """Whether code that comes with the weights may run."""
+    system: str = ""
 
 
 class TextModel(NamedModel, Protocol):
@@ -204,28 +242,18 @@ class TextTally:
         >>> TextTally(10, 4, 1).notes("m")
         ['m: 4 of 10 texts were cut at the longest length', 'm: 1 of 10 texts is empty']
         """
-        of, notes = f"of {self.texts} texts", []
-        if self.cut:
-            verb = "was" if self.cut == 1 else "were"
-            notes.append(f"{label}: {self.cut} {of} {verb} cut at the longest length")
-        if self.empty:
-            notes.append(f"{label}: {self.empty} {of} {'is' if self.empty == 1 else 'are'} empty")
-        if self.short_of_room:
-            inputs = "input leaves" if self.short_of_room == 1 else "inputs leave"
-            notes.append(
-                f"{label}: {self.short_of_room} {inputs} less room than asked for in the model's "
-                "window; the texts end there"
-            )
-        return notes
+        of = f"of {self.texts} texts"
+        cut = f"{self.cut} {of} {'was' if self.cut == 1 else 'were'} cut at the longest length"
+        empty = f"{self.empty} {of} {'is' if self.empty == 1 else 'are'} empty"
+        short = f"{counted(self.short_of_room, 'input', 'leaves', 'leave')} less room than asked"
+        short += " for in the model's window; the texts end there"
+        notes = {cut: self.cut, empty: self.empty, short: self.short_of_room}
+        return [f"{label}: {note}" for note, count in notes.items() if count]
 
 
 @runtime_checkable
-class Tallied(Protocol):
+class Tallied(NamedModel, Protocol):
     """A text model that counts the texts it yields; its notes include those of its tally."""
-
-    @property
-    def label(self) -> str:
-        """A short name for tables."""
 
     @property
     def tally(self) -> TextTally:
@@ -233,19 +261,19 @@ class Tallied(Protocol):
 
 
 PLACE = "{input}"
-_ROLES = ("user", "assistant")
 
 
 def check_writing(ask: Writing) -> None:
     """Raise `UsageError` for an invalid request."""
     if PLACE not in ask.template:
-        raise UsageError(
-            f"the template {quoted(ask.template)} has no {PLACE}; add it where the input goes."
-        )
+        fix = "add it where the input goes"
+        raise UsageError(f"the template {quoted(ask.template)} has no {PLACE}; {fix}.")
     if ask.samples < 1 or ask.max_new_tokens < 1:
         raise UsageError(
             "the numbers of texts per input and of new tokens per text must be at least 1."
         )
+    if ask.system and not ask.chat:
+        raise UsageError("--system is a message of a chat; add --chat.")
     if "" in ask.stop:
         raise UsageError("a stop string is empty; leave it out.")
 
@@ -264,9 +292,8 @@ def joined(turns: Sequence[str], ask: Writing, end: str | None, is_continued: bo
     between = ""
     if len(turns) > 1:
         if ask.turns == "eos" and end is None:
-            raise ModelError(
-                "the model has no known end-of-text token to join turns with; use turns=newline."
-            )
+            fix = "use turns=newline"
+            raise ModelError(f"the model has no known end-of-text token to join turns with; {fix}.")
         between = {"eos": end or "", "newline": "\n"}.get(ask.turns, ask.turns)
     after = between if is_continued and ask.template.endswith(PLACE) else ""
     return ask.template.replace(PLACE, between.join(turns) + after)
@@ -282,21 +309,20 @@ def messages_of(turns: Sequence[str], ask: Writing) -> list[dict[str, str]]:
     >>> messages_of(("Hi.", "Hello."), Writing(template="Go on: {input}"))
     [{'role': 'user', 'content': 'Go on: Hi.\\nHello.'}]
     """
+    start = [{"role": "system", "content": ask.system}] if ask.system else []
     if len(turns) == 1 or ask.template != PLACE:
-        content = ask.template.replace(PLACE, "\n".join(turns))
-        return [{"role": "user", "content": content}]
-    back = range(len(turns) - 1, -1, -1)
-    return [{"role": _ROLES[i % 2], "content": turn} for i, turn in zip(back, turns, strict=True)]
+        return [*start, {"role": "user", "content": ask.template.replace(PLACE, "\n".join(turns))}]
+    roles = islice(cycle(("user", "assistant")), 1 - len(turns) % 2, None)
+    pairs = zip(roles, turns, strict=False)
+    return [*start, *({"role": role, "content": turn} for role, turn in pairs)]
 
 
 def chat_text(tokenizer: Any, turns: Sequence[str], ask: Writing, label: str) -> str:
     """Render an input in a tokenizer's chat template, up to where the answer starts."""
     if getattr(tokenizer, "chat_template", None) is None:
         raise UsageError(f"{label} has no chat template; leave --chat out.")
-    text: str = tokenizer.apply_chat_template(
-        messages_of(turns, ask), tokenize=False, add_generation_prompt=True
-    )
-    return text
+    options = {"tokenize": False, "add_generation_prompt": True}
+    return str(tokenizer.apply_chat_template(messages_of(turns, ask), **options))
 
 
 def finished(text: str, stop: Sequence[str]) -> str:
@@ -334,15 +360,14 @@ def pages(items: Iterable[T], size: int) -> Iterator[list[T]]:
 
 def recover_memory(error: Exception, is_smallest: bool, what: str, fix: str) -> None:
     """Release memory after it ran out; raise other errors, or if nothing smaller can be run."""
-    import torch
-
     if not is_out_of_memory(error):
         raise error
     if is_smallest:
         problem = f"out of memory with one {what} at a time"
         raise ModelError(f"{problem}; use a smaller model or {fix}.") from error
-    if torch.cuda.is_available():
-        torch.cuda.empty_cache()
+    import torch
+
+    torch.cuda.empty_cache()  # does nothing without a GPU
 
 
 def is_out_of_memory(error: Exception) -> bool:
@@ -360,5 +385,4 @@ def gpu_memory(device: Any) -> int:
 
     if torch.device(device).type != "cuda":
         return 8 << 30
-    total: int = torch.cuda.get_device_properties(device).total_memory
-    return total
+    return int(torch.cuda.get_device_properties(device).total_memory)

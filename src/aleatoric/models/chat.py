@@ -8,17 +8,6 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
-WORD_PROMPT = (
-    "You are ChatGPT, a large language model trained by OpenAI. I want you to answer which word "
-    "is a plausible continuation to the context <CONTEXT>. I have no specific intent, I just want "
-    "your guess. Return only the word and nothing else."
-)
-LIST_PROMPT = (
-    "You are ChatGPT, a large language model trained by OpenAI. I want you to answer which 40 "
-    "words are plausible continuations to the context <CONTEXT>. I have no specific intent, I "
-    "just want your guess. Return only the words and nothing else."
-)
-
 _JOINERS = "'\u2019\u02bc\uff07-\u2010\u2011_\u00ad\u200c\u200d"
 _NUMBER = re.compile(r"\s*[(\[]?\d{1,3}[.)\]:](?:\s+|$|(?=[^\s\d.,:]))")
 _BULLET = re.compile(r"\s*[-*+•·◦▪●–—](?:\s+|$)")
@@ -26,7 +15,6 @@ _INLINE_NUMBER = re.compile(r"(?<!\S)(?=\d{1,3}[.)]\s*[^\s\d])")
 _SEPARATOR = re.compile(r"(?<!\d),|,(?!\d)|[;|\t、，；•·]")
 _AND = re.compile(r"\s*(?:and|or|&)\s+(?=\S)", re.IGNORECASE)
 _OPENER = re.compile(r"\W*(?:sure|certainly|absolutely|okay|ok|alright|great|yes)[!.:]\W*", re.I)
-_SENTENCE_END = re.compile(r"[.!?…][\"'”’)*_`]*$")
 
 
 @dataclass(frozen=True, slots=True)
@@ -47,12 +35,20 @@ class WordList:
 
 def word_prompt(context: str) -> str:
     """Return the paper's first prompt: one word."""
-    return WORD_PROMPT.replace("<CONTEXT>", context)
+    return _prompt("word is a plausible continuation", context, "word")
 
 
 def list_prompt(context: str, words: int = 40) -> str:
     """Return the paper's second prompt: a list of 40 words, or of another number."""
-    return LIST_PROMPT.replace("40", str(words), 1).replace("<CONTEXT>", context)
+    return _prompt(f"{words} words are plausible continuations", context, "words")
+
+
+def _prompt(wanted: str, context: str, unit: str) -> str:
+    return (
+        f"You are ChatGPT, a large language model trained by OpenAI. I want you to answer which "
+        f"{wanted} to the context {context}. I have no specific intent, I just want your guess. "
+        f"Return only the {unit} and nothing else."
+    )
 
 
 def parse_word(reply: str) -> str | None:
@@ -67,19 +63,19 @@ def parse_word(reply: str) -> str | None:
     return _single_word(_without_mark(answer) or answer)
 
 
-def parse_list(reply: str, asked: int = 40, is_cut: bool = False) -> WordList:
+def parse_list(reply: str, requested: int = 40, is_cut: bool = False) -> WordList:
     """Parse a numbered, bulleted, comma-separated or line-by-line list of words.
 
     `is_cut` means that the reply ran out of tokens, so that its last entry may be half a word.
     """
-    pieces, talk = _pieces(_without_thinking(reply), asked)
+    pieces, talk = _pieces(_without_thinking(reply), requested)
     entries = [_single_word(piece) for piece in (pieces[:-1] if is_cut else pieces)]
     good = tuple(word for word in entries if word is not None)
     if not good:
-        return WordList((), asked, 0, talk)
-    words = good[:asked]
-    failed = min(len(entries) - len(good) + is_cut, asked - len(words))
-    return WordList(words, failed, asked - len(words) - failed, talk, len(good) - len(words))
+        return WordList((), requested, 0, talk)
+    words = good[:requested]
+    failed = min(len(entries) - len(good) + is_cut, requested - len(words))
+    return WordList(words, failed, requested - len(words) - failed, talk, len(good) - len(words))
 
 
 def _without_thinking(reply: str) -> str:
@@ -108,19 +104,18 @@ def _in_word(character: str) -> bool:
 
 def _belongs(word: str, i: int) -> bool:
     """Whether a character is part of a word: a letter, or a mark between two of them."""
-    if _in_word(word[i]):
-        return True
-    before, after = word[i - 1], word[i + 1]  # a word starts and ends with a letter or digit
-    if word[i] in _JOINERS:
-        return _in_word(before) and after.isalnum()
-    return word[i] in ".,:" and before.isdecimal() and after.isdecimal()  # 3.5, 3,000, 10:30
+    before, after = word[max(i - 1, 0) : i], word[i + 1 : i + 2]
+    if word[i] in ".,:":
+        return before.isdecimal() and after.isdecimal()  # 3.5, 3,000, 10:30
+    is_joiner = word[i] in _JOINERS and bool(before) and _in_word(before) and after.isalnum()
+    return is_joiner or _in_word(word[i])
 
 
 def _pieces(reply: str, requested: int) -> tuple[list[str], int]:
     """The entries of a list, and the number of lines outside it."""
-    reply_lines = [line for line in reply.splitlines() if line.strip(" `\t")]
     lines: list[str] = []
-    for line in reply_lines:  # it may contain several numbered entries
+    for line in filter(lambda line: line.strip(" `\t"), reply.splitlines()):
+        # It may contain several numbered entries.
         parts = [part for part in _INLINE_NUMBER.split(line) if part.strip()]
         lines += parts if len(parts) >= 3 else [line]
     marked = [line for line in lines if _NUMBER.match(line) or _BULLET.match(line)]
@@ -158,9 +153,9 @@ def _is_talk(line: str) -> bool:
     """Whether a line is a sentence, not a list: most of its parts have several words."""
     if line.rstrip().rstrip("*_").endswith(":"):
         return True
-    pieces = _split(line)
-    several = sum(len(piece.split()) > 1 for piece in pieces)
-    return bool(_SENTENCE_END.search(line.rstrip())) and several > 0 and 2 * several >= len(pieces)
+    are_long = [len(piece.split()) > 1 for piece in _split(line)]
+    is_sentence = re.search(r"[.!?…][\"'”’)*_`]*$", line.rstrip()) is not None
+    return is_sentence and 2 * sum(are_long) >= len(are_long)
 
 
 ENOUGH_TO_TELL = 5
@@ -173,10 +168,7 @@ _UNKNOWN_SERVER = (
 
 @dataclass
 class RequestTally:
-    """Usage counts of one model object; only the event loop's thread changes them.
-
-    `cost` is in the currency of the prices.
-    """
+    """Usage counts of one model object, which only the event loop's thread changes."""
 
     requests: int = 0
     retries: int = 0
@@ -193,7 +185,7 @@ class RequestTally:
     server: str | None = None
     served: tuple[str, ...] = ()
     """The model names that the server reported."""
-    cost: float | None = None
+    cost: float | None = None  # in the currency of the prices
     is_server_known: bool = True
     items: int = 0
     uniform_items: int = 0
@@ -233,17 +225,14 @@ class RequestTally:
         """Return sentences on tokens, failures, short lists and an unknown server."""
         tokens = f"{self.prompt_tokens} prompt and {self.completion_tokens} completion tokens"
         price = "" if self.cost is None else f", cost {self.cost:.2f}"
-        notes = [f"{label}: {self.requests} requests, {self.retries} retries, {tokens}{price}"]
-        if self.unmetered:
-            notes.append(f"{label}: {self.unmetered} replies did not say how many tokens they took")
-        if not self.is_server_known:
-            notes.append(f"{label}: {_UNKNOWN_SERVER}")
-        if self.items >= ENOUGH_TO_TELL and self.uniform_items == self.items:
-            alike = "the replies to every item are all alike; does the server sample?"
-            notes.append(f"{label}: {alike}")
-        if self.failed:
-            notes.append(f"{label}: {self.failed} draws held no word")
-        if self.short_lists:
-            lists = f"{self.short_lists} of {self.replies} lists are short"
-            notes.append(f"{label}: {lists}, by {self.missing_words} words altogether")
-        return notes
+        lists = f"{self.short_lists} of {self.replies} lists are short"
+        are_alike = self.items >= ENOUGH_TO_TELL and self.uniform_items == self.items
+        notes = {
+            f"{self.requests} requests, {self.retries} retries, {tokens}{price}": True,
+            f"{self.unmetered} replies did not say how many tokens they took": self.unmetered,
+            _UNKNOWN_SERVER: not self.is_server_known,
+            "the replies to every item are all alike; does the server sample?": are_alike,
+            f"{self.failed} draws held no word": self.failed,
+            f"{lists}, by {self.missing_words} words altogether": self.short_lists,
+        }
+        return [f"{label}: {note}" for note, applies in notes.items() if applies]

@@ -22,38 +22,28 @@ OF_FILES = ("recorded", "gguf", "translation")
 """Kinds of models whose argument is a file."""
 _WEIGHTS, _INDEX = "model.safetensors", "model.safetensors.index.json"
 _SETTINGS = (
-    "config.json",
-    "generation_config.json",
-    "special_tokens_map.json",
-    "tokenizer.json",
-    "tokenizer_config.json",
-    _INDEX,
+    *("config.json", "generation_config.json", "special_tokens_map.json"),
+    *("tokenizer.json", "tokenizer_config.json", _INDEX),
 )
 _READ = (".bin", ".jinja", ".json", ".model", ".py", ".safetensors", ".spm", ".tiktoken", ".txt")
 """Suffixes of the files that determine what a model computes."""
 _SOURCE = "converted-from"
-_LARGE = 1 << 20
-"""Hashes of files of at least this size are cached."""
 _SETTLED = 2.0
 """Seconds after which a change of a file shows in its timestamps."""
-_FLOATS = ("BF16", "F16", "F32", "F64")
-_LFS = b"version https://git-lfs"
 
 
 def contents_of(specs: Iterable[str]) -> dict[str, str]:
     """Map models that are files on this machine to the hash of their files."""
-    contents = {spec: _content(spec) for spec in specs}
-    return {spec: content for spec, content in contents.items() if content is not None}
+    contents = ((spec, _content(spec)) for spec in specs)
+    return {spec: content for spec, content in contents if content is not None}
 
 
 def check_contents(saved: Mapping[str, str], specs: Iterable[str]) -> None:
     """Raise for models whose files have changed since a run started."""
     for spec, content in contents_of(specs).items():
         if saved.get(spec, content) != content:
-            raise UsageError(
-                f"{spec}: its files have changed since the run started; restore them, or start "
-                "another run."
-            )
+            problem = f"{spec}: its files have changed since the run started"
+            raise UsageError(f"{problem}; restore them, or start another run.")
 
 
 def _content(spec: str) -> str | None:
@@ -76,11 +66,9 @@ def model_sha256(folder: Path) -> str:
 
 def folder_sha256(folder: Path) -> str:
     """Return the SHA-256 of the weights, tokenizer and configuration of a checkpoint."""
-    digest = hashlib.sha256()
-    for path in sorted(folder.iterdir()):
-        if path.suffix in _READ and path.is_file():
-            digest.update(f"{path.name} {file_sha256(path)}\n".encode())
-    return digest.hexdigest()
+    read = (path for path in sorted(folder.iterdir()) if path.suffix in _READ and path.is_file())
+    lines = "".join(f"{path.name} {file_sha256(path)}\n" for path in read)
+    return hashlib.sha256(lines.encode()).hexdigest()
 
 
 def record_source(folder: Path, source: str) -> None:
@@ -90,19 +78,17 @@ def record_source(folder: Path, source: str) -> None:
 
 def source_of(folder: Path) -> str | None:
     """Return the hash of a checkpoint's source; `None` if its files have changed."""
-    try:
+    source = digest = ""
+    with suppress(OSError, ValueError):
         source, digest = (folder / _SOURCE).read_text().split()
-    except (OSError, ValueError):
-        return None
-    return source if digest == folder_sha256(folder) else None
+    return source if source and digest == folder_sha256(folder) else None
 
 
 def file_sha256(path: Path) -> str:
-    """Return the SHA-256 of a file, cached for large files while size and times are unchanged."""
-    status = path.stat()
-    facts = [status.st_size, status.st_mtime_ns, status.st_ctime_ns]
+    """Return the SHA-256 of a file; from 1 MiB it is cached while size and times are unchanged."""
+    facts = [(status := path.stat()).st_size, status.st_mtime_ns, status.st_ctime_ns]
     # A file that has just changed may change again within the resolution of its timestamps.
-    if status.st_size < _LARGE or time.time() - status.st_ctime < _SETTLED:
+    if status.st_size < 1 << 20 or time.time() - status.st_ctime < _SETTLED:
         return files.sha256_of(path)
     key = hashlib.sha256(os.fsencode(path.resolve())).hexdigest()
     cached = cache_dir() / "hashes" / f"{key}.json"
@@ -112,23 +98,17 @@ def file_sha256(path: Path) -> str:
             return digest
     digest = files.sha256_of(path)
     with suppress(OSError):  # a cache that cannot be written only costs time
-        _write_whole(cached, json.dumps([facts, digest]))
+        cached.parent.mkdir(parents=True, exist_ok=True)
+        unfinished = cached.with_suffix(f".{os.getpid()}")  # moved, so that it is never incomplete
+        unfinished.write_text(json.dumps([facts, digest]))
+        unfinished.replace(cached)
     return digest
-
-
-def _write_whole(file: Path, text: str) -> None:
-    """Write a file elsewhere and move it, so that it is never incomplete."""
-    file.parent.mkdir(parents=True, exist_ok=True)
-    unfinished = file.with_suffix(f".{os.getpid()}")
-    unfinished.write_text(text)
-    unfinished.replace(file)
 
 
 def check_folder(folder: Path) -> int | None:
     """Raise for damaged files of a checkpoint; return the number of its tensors."""
-    settings = {
-        name: _object(folder / name) for name in _SETTINGS if os.path.lexists(folder / name)
-    }
+    present = (name for name in _SETTINGS if os.path.lexists(folder / name))
+    settings = {name: _object(folder / name) for name in present}
     if os.path.lexists(folder / _WEIGHTS):
         kinds = _tensors(folder / _WEIGHTS)
     elif _INDEX in settings:
@@ -137,7 +117,7 @@ def check_folder(folder: Path) -> int | None:
         return None  # transformers says what is missing
     if "quantization_config" not in settings.get("config.json", {}):
         for name, kind in kinds.items():
-            if name.endswith(".weight") and kind not in _FLOATS:
+            if name.endswith(".weight") and kind not in ("BF16", "F16", "F32", "F64"):
                 problem = f"holds {name} as {kind}, and no quantization_config says how to read it"
                 raise DataError.at(folder, None, problem, "save the weights as float32 or bfloat16")
     return len(kinds)
@@ -185,7 +165,7 @@ def _object(file: Path) -> dict[str, Any]:
 def _check_file(file: Path) -> None:
     if not os.path.isfile(file):
         raise DataError.at(file, None, "is no file, or is not there", "download it again")
-    if first_bytes(file, len(_LFS)) == _LFS:
+    if first_bytes(file, 23) == b"version https://git-lfs":
         raise DataError.at(file, None, "is a git-LFS pointer, not the file", "run git lfs pull")
 
 

@@ -8,7 +8,10 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable
+from contextlib import suppress
 from dataclasses import dataclass, fields
+from functools import partial
+from operator import truediv
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -19,16 +22,12 @@ from aleatoric.types import Ints
 if TYPE_CHECKING:
     from torch import Tensor
 
-_FORMS = (
-    "ancestral, greedy, temperature=0.5, top_k=40, top_p=0.9, typical=0.2, or several by commas"
-)
-
 
 @dataclass(frozen=True, slots=True)
 class Decoder:
     """A named way to draw tokens. The default, ancestral, is the model's own distribution.
 
-    Steps are applied in the order temperature, top-k, top-p, typical, as in transformers.
+    Steps are applied in the order of the fields, as in transformers.
 
     >>> str(Decoder.parse("top_p=0.90, temperature=.5")), str(Decoder.parse("temperature=1"))
     ('temperature=0.5,top_p=0.9', 'ancestral')
@@ -37,14 +36,26 @@ class Decoder:
     temperature: float = 1.0
     top_k: int = 0
     top_p: float = 1.0
+    min_p: float = 0.0
     typical: float = 1.0
+    epsilon: float = 0.0
+    eta: float = 0.0
     greedy: bool = False
 
     def __post_init__(self) -> None:
-        _check(self.temperature > 0 and math.isfinite(self.temperature), "temperature", "above 0")
-        _check(self.top_k >= 0, "top_k", "a whole number from 1 up")
-        _check(0 < self.top_p <= 1, "top_p", "above 0 and at most 1")
-        _check(0 < self.typical <= 1, "typical", "above 0 and at most 1")
+        share = "above 0 and at most 1"
+        rules = {
+            "temperature must be above 0": 0 < self.temperature < math.inf,
+            "top_k must be a whole number from 1 up": self.top_k >= 0,
+            f"top_p must be {share}": 0 < self.top_p <= 1,
+            f"typical must be {share}": 0 < self.typical <= 1,
+            "min_p, epsilon and eta must be at least 0 and below 1": all(
+                0 <= least < 1 for least in (self.min_p, self.epsilon, self.eta)
+            ),
+        }
+        for rule, is_met in rules.items():
+            if not is_met:
+                raise UsageError(f"decoder: {rule}.")
 
     @classmethod
     def parse(cls, text: str) -> Decoder:
@@ -106,32 +117,21 @@ class Decoder:
 
     def _kept(self, logits: Tensor, weights: Tensor, slack: float) -> tuple[Tensor, Tensor]:
         """Which tokens stay, and for which this is in doubt."""
-        import torch
-
-        unsure = torch.zeros_like(logits, dtype=torch.bool)
-        steps: list[tuple[bool, Callable[[Tensor, Tensor], Sides]]] = [
-            (self.top_k > 0, lambda now, _: _sides_top_k(now, self.top_k, slack)),
-            (self.top_p < 1, lambda now, off: _sides_top_p(now, self.top_p, slack, off)),
-            (self.typical < 1, lambda now, off: _sides_typical(now, self.typical, off)),
-        ]
-        for step in (step for is_on, step in steps if is_on):
+        unsure = logits.new_zeros(logits.shape).bool()
+        for name, limit in self.changes():
+            if name == "temperature":
+                continue
             # Tokens in doubt change the sums of a later step by their mass.
             off = slack + (weights * unsure).sum(-1, keepdim=True)
-            kept, doubtful = step(logits, off)
+            kept, doubtful = _SIDES[name](logits, limit, slack, off)
             logits, unsure = logits.masked_fill(~kept, -math.inf), unsure | doubtful
         return logits > -math.inf, unsure
 
     def _changed(self, logits: Tensor) -> Tensor:
         if self.greedy:
             return greedy(logits)
-        if self.temperature != 1.0:
-            logits = logits / self.temperature
-        if self.top_k:
-            logits = top_k(logits, self.top_k)
-        if self.top_p < 1.0:
-            logits = top_p(logits, self.top_p)
-        if self.typical < 1.0:
-            logits = typical(logits, self.typical)
+        for name, value in self.changes():
+            logits = _STEPS[name](logits, value)  # type: ignore[arg-type]
         return logits
 
 
@@ -151,29 +151,77 @@ def top_p(logits: Tensor, p: float) -> Tensor:
 
 def typical(logits: Tensor, mass: float) -> Tensor:
     """Keep tokens with surprisal nearest to the entropy, up to the mass; ties prefer lower ids."""
-    logp = logits.log_softmax(-1)
-    entropy = -(logp * logp.exp()).nansum(-1, keepdim=True)
-    _, order = (-logp - entropy).abs().sort(dim=-1, stable=True)
+    _, order = _atypicality(logits).sort(dim=-1, stable=True)
     cumulative = logits.gather(-1, order).softmax(-1).cumsum(-1)
     last = (cumulative < mass).sum(-1, keepdim=True).clamp_max(logits.shape[-1] - 1)
     ranks = order.argsort(-1)
     return logits.masked_fill(ranks > last, -math.inf)
 
 
+def _atypicality(logits: Tensor) -> Tensor:
+    """How far the surprisal of each token is from the entropy."""
+    logp = logits.log_softmax(-1)
+    return (-logp + (logp * logp.exp()).nansum(-1, keepdim=True)).abs()
+
+
+def min_p(logits: Tensor, share: float) -> Tensor:
+    """Keep tokens with at least `share` of the largest probability."""
+    return _at_least(logits, _least_min_p(logits, share))
+
+
+def epsilon(logits: Tensor, least: float) -> Tensor:
+    """Keep tokens with at least the probability `least`, and the likeliest ones."""
+    return _at_least(logits, _least_epsilon(logits, least))
+
+
+def eta(logits: Tensor, least: float) -> Tensor:
+    """Like `epsilon`, with a smaller least probability where the entropy is large."""
+    return _at_least(logits, _least_eta(logits, least))
+
+
+def _at_least(logits: Tensor, least: Tensor) -> Tensor:
+    return logits.masked_fill(logits < least, -math.inf)
+
+
+def _least_min_p(logits: Tensor, share: float) -> Tensor:
+    """The smallest logit that is kept, per row; the largest logit always is."""
+    return logits.amax(-1, keepdim=True) + math.log(share)
+
+
+def _least_epsilon(logits: Tensor, least: float) -> Tensor:
+    smallest = logits.logsumexp(-1, keepdim=True) + math.log(least)
+    return smallest.minimum(logits.amax(-1, keepdim=True))
+
+
+def _least_eta(logits: Tensor, least: float) -> Tensor:
+    logp = logits.log_softmax(-1)
+    entropy = -(logp * logp.exp()).nansum(-1, keepdim=True)
+    smallest = (math.log(least) / 2 - entropy).clamp_max(math.log(least))
+    smallest = smallest + logits.logsumexp(-1, keepdim=True)
+    return smallest.minimum(logits.amax(-1, keepdim=True))
+
+
 def greedy(logits: Tensor) -> Tensor:
     """Put all mass on the most likely token, the first of several."""
-    import torch
-
     best = logits.argmax(-1, keepdim=True)
-    return torch.full_like(logits, -math.inf).scatter(-1, best, 0.0)
+    return logits.new_full(logits.shape, -math.inf).scatter(-1, best, 0.0)
 
 
+_STEPS = {
+    "temperature": truediv,
+    "top_k": top_k,
+    "top_p": top_p,
+    "min_p": min_p,
+    "typical": typical,
+    "epsilon": epsilon,
+    "eta": eta,
+}
 Sides = tuple["Tensor", "Tensor"]
 """Which tokens a step keeps, and for which this is in doubt (ties at the border are)."""
 
 
-def _sides_top_k(logits: Tensor, k: int, slack: float) -> Sides:
-    least = logits.topk(min(k, logits.shape[-1]), -1).values[..., -1:]
+def _sides_top_k(logits: Tensor, k: float, slack: float, off: Tensor) -> Sides:
+    least = logits.topk(min(int(k), logits.shape[-1]), -1).values[..., -1:]
     near = (logits - least).abs() <= 2 * slack
     above = (logits > least + 2 * slack).sum(-1, keepdim=True)
     return logits >= least, near & (above + near.sum(-1, keepdim=True) > k)
@@ -187,22 +235,40 @@ def _sides_top_p(logits: Tensor, p: float, slack: float, off: Tensor) -> Sides:
     return logits >= ordered.gather(-1, first), unsure
 
 
-def _sides_typical(logits: Tensor, mass: float, off: Tensor) -> Sides:
-    logp = logits.log_softmax(-1)
-    probs = logp.exp()
-    entropy = -(logp * probs).nansum(-1, keepdim=True)
-    distance = (-logp - entropy).abs()
+def _sides_typical(logits: Tensor, mass: float, slack: float, off: Tensor) -> Sides:
+    distance = _atypicality(logits)
+    probs = logits.log_softmax(-1).exp()
     ordered, order = distance.sort(dim=-1)
     sums = probs.gather(-1, order).cumsum(-1)
     last = (sums < mass).sum(-1, keepdim=True).clamp_max(logits.shape[-1] - 1)
     doubtful = (sums - mass).abs() <= off  # whether the one after it stays
     doubtful = doubtful | doubtful.roll(1, -1)
-    unsure = _unsure_around(distance, ordered, doubtful, last, _ENTROPY_SLACK * off)
+    # The error of an entropy is up to 32 times that of its probabilities.
+    unsure = _unsure_around(distance, ordered, doubtful, last, 32 * off)
     return distance <= ordered.gather(-1, last), unsure
 
 
-_ENTROPY_SLACK = 32
-"""Error of an entropy, in units of the error of its probabilities."""
+def _sides_least(
+    smallest: Callable[[Tensor, float], Tensor],
+    logits: Tensor,
+    limit: float,
+    slack: float,
+    off: Tensor,
+) -> Sides:
+    """The sides of a step that drops logits below a limit of the row."""
+    least = smallest(logits, limit)
+    # The error of an entropy is up to 32 times that of its probabilities.
+    return logits >= least, (logits - least).abs() <= 32 * off
+
+
+_SIDES: dict[str, Callable[..., Sides]] = {
+    "top_k": _sides_top_k,
+    "top_p": _sides_top_p,
+    "typical": _sides_typical,
+    "min_p": partial(_sides_least, _least_min_p),
+    "epsilon": partial(_sides_least, _least_epsilon),
+    "eta": partial(_sides_least, _least_eta),
+}
 
 
 def _unsure_around(
@@ -212,12 +278,10 @@ def _unsure_around(
 
     In doubt are the marked ones, and the one at the border if others are within `slack` of it.
     """
-    import torch
-
     near = (ordered - ordered.gather(-1, border)).abs() <= slack
     doubtful = doubtful | (near & (near.sum(-1, keepdim=True) > 1))
-    low = torch.where(doubtful, ordered, math.inf).amin(-1, keepdim=True)
-    high = torch.where(doubtful, ordered, -math.inf).amax(-1, keepdim=True)
+    low = ordered.masked_fill(~doubtful, math.inf).amin(-1, keepdim=True)
+    high = ordered.masked_fill(~doubtful, -math.inf).amax(-1, keepdim=True)
     return (values >= low - slack) & (values <= high + slack) & values.isfinite()
 
 
@@ -226,19 +290,12 @@ def _parse_part(part: str) -> tuple[str, float | int | bool]:
     name = name.strip()
     if name in ("ancestral", "greedy") and not equals:
         return name, True
-    try:
-        if name == "top_k":
-            return name, int(value)
-        if name in ("temperature", "top_p", "typical"):
-            return name, float(value)
-    except ValueError:
-        pass
-    raise UsageError(f"unknown decoder {part!r}; use {_FORMS}.")
-
-
-def _check(good: bool, name: str, requirement: str) -> None:
-    if not good:
-        raise UsageError(f"decoder: {name} must be {requirement}.")
+    if name in _STEPS:
+        with suppress(ValueError):
+            return name, int(value) if name == "top_k" else float(value)
+    forms = "ancestral, greedy, temperature=0.5, top_k=40, top_p=0.9, min_p=0.05, typical=0.2"
+    forms += ", epsilon=0.0003, eta=0.0003"
+    raise UsageError(f"unknown decoder {part!r}; use {forms}, or several by commas.")
 
 
 _GOLDEN = -7046029254386353131  # 0x9E3779B97F4A7C15 as a signed number
@@ -280,13 +337,11 @@ def draw_between(low: Tensor, high: Tensor, rows: Tensor, keys: Tensor, rounding
     The weights need not sum to 1. A draw that other weights in between could change is returned
     as -1 - token.
     """
-    import torch
-
     least = _pyramid(low)
     most = least if high is low else _pyramid(high)
     numbers = uniforms(keys, len(least) - 1)
-    place = torch.zeros_like(rows)
-    close = torch.zeros_like(rows, dtype=torch.bool)
+    place = rows.new_zeros(rows.shape)
+    close = place.bool()
     for level, (floor, roof) in enumerate(zip(least[-2::-1], most[-2::-1], strict=True)):
         left, right = (rows, 2 * place), (rows, 2 * place + 1)
         # A draw goes to the right where number * right >= (1 - number) * left.
@@ -294,16 +349,14 @@ def draw_between(low: Tensor, high: Tensor, rows: Tensor, keys: Tensor, rounding
         goes_right = up * (floor[right] + roof[right]) >= down * (floor[left] + roof[left])
         surely_right = up * floor[right] * (1 - rounding) >= down * roof[left] * (1 + rounding)
         surely_left = up * roof[right] * (1 + rounding) < down * floor[left] * (1 - rounding)
-        close |= ~torch.where(goes_right, surely_right, surely_left)
+        close |= ~surely_right.where(goes_right, surely_left)
         place = 2 * place + goes_right.long()
-    return torch.where(close, -1 - place, place)
+    return place.where(~close, -1 - place)
 
 
 def widened(logits: Tensor) -> Tensor:
     """Return logits in float32 at least."""
-    import torch
-
-    return logits if logits.dtype == torch.float64 else logits.float()
+    return logits if logits.dtype.itemsize == 8 else logits.float()
 
 
 def rounding_of(logits: Any) -> float:
@@ -312,9 +365,7 @@ def rounding_of(logits: Any) -> float:
     In float32 the logits of a small language model change by 7e-6 on average from one batch shape
     to another.
     """
-    import torch
-
-    return {torch.float32: 2.0**-16, torch.float64: 2.0**-40}.get(logits.dtype, 0.0)
+    return {4: 2.0**-16, 8: 2.0**-40}.get(logits.dtype.itemsize, 0.0)
 
 
 def child(keys: Ints, number: Ints | int) -> Ints:

@@ -5,30 +5,19 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import partial
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
 
 from aleatoric.errors import DataError, UsageError
 from aleatoric.models.base import ForcedModel, Forcing, Reads, Strip, pages
-from aleatoric.models.gguf import located
-from aleatoric.models.loading import (
-    decoder_start,
-    load_config,
-    load_parts,
-    padded,
-    token_rows,
-    window_of,
-)
+from aleatoric.models.loading import decoder_start, load_spec, padded, positions_of, token_rows
 from aleatoric.models.pieces import check_bos, policy_of, start_tokens
 from aleatoric.types import Document, SentencePair
 
 if TYPE_CHECKING:
     from torch import Tensor
-
-LONGEST_BY_DEFAULT = 1024
-"""Default number of tokens per window: logits of longer ones would fill small machines."""
 
 
 @dataclass(frozen=True)
@@ -42,10 +31,10 @@ class Windows:
     length: int
     stride: int
 
-    def of(self, n_tokens: int, given: int = 1) -> list[tuple[int, int, int]]:
-        """Return (start, stop, first scored) per window; tokens after `given` are scored once."""
+    def of(self, n_tokens: int, n_given: int = 1) -> list[tuple[int, int, int]]:
+        """Return (start, stop, first scored) per window; tokens after `n_given` are scored once."""
         windows: list[tuple[int, int, int]] = []
-        scored = given
+        scored = n_given
         while scored < n_tokens:
             start = len(windows) * self.stride
             stop = min(start + self.length, n_tokens)
@@ -85,7 +74,7 @@ class CausalForced(_HFForced):
         """The windows of each document."""
         rows = token_rows(self.tokenizer, [item.text for item in items])
         pairs = zip(items, rows, strict=True)
-        return [self._windows(item.id, (*self.start, *row)) for item, row in pairs]
+        return [list(self._strips(item.id, (*self.start, *row))) for item, row in pairs]
 
     def logits(self, strips: Sequence[Strip]) -> Tensor:
         """Return the logits after each given token."""
@@ -96,17 +85,11 @@ class CausalForced(_HFForced):
             logits: Tensor = self.model(input_ids=ids, attention_mask=mask, use_cache=False).logits
         return logits
 
-    def _windows(self, group: str, tokens: tuple[int, ...]) -> list[Strip]:
-        return [
-            Strip(
-                group,
-                tokens[start : stop - 1],
-                tokens[start + 1 : stop],
-                tuple(range(scored - start - 1, stop - start - 1)),
-                start + 1 - len(self.start),
-            )
-            for start, stop, scored in self.windows.of(len(tokens), max(1, len(self.start)))
-        ]
+    def _strips(self, group: str, tokens: tuple[int, ...]) -> Iterator[Strip]:
+        for start, stop, first in self.windows.of(len(tokens), max(1, len(self.start))):
+            given, wanted = tokens[start : stop - 1], tokens[start + 1 : stop]
+            scored = tuple(range(first - start - 1, stop - start - 1))
+            yield Strip(group, given, wanted, scored, start + 1 - len(self.start))
 
 
 def causal_forced(
@@ -120,17 +103,16 @@ def causal_forced(
     bos: str = "auto",
 ) -> CausalForced:
     """Wrap a loaded causal LM; raises for a window that the model does not accept."""
-    longest = window_of(model.config)
-    length = min(longest, LONGEST_BY_DEFAULT) if window is None else window
+    longest = positions_of(model.config)
+    # Logits of longer windows would fill small machines.
+    length = min(longest, 1024) if window is None else window
     if not 2 <= length <= longest:
-        raise UsageError(
-            f"{label}: --window {length} is out of range; it reads 2 to {longest} tokens at once."
-        )
+        fix = f"it reads 2 to {longest} tokens at once"
+        raise UsageError(f"{label}: --window {length} is out of range; {fix}.")
     step = max(1, length // 2) if stride is None else stride
     if not 1 <= step < length:
-        raise UsageError(
-            f"--stride {step} is out of range; it is 1 to {length - 1}, below --window."
-        )
+        fix = f"it is 1 to {length - 1}, below --window"
+        raise UsageError(f"--stride {step} is out of range; {fix}.")
     start = start_tokens(tokenizer, bos, label)
     if length <= len(start):
         raise UsageError(
@@ -159,10 +141,8 @@ class Seq2SeqForced(_HFForced):
         """One strip per sentence pair."""
         sources = self.tokenizer([item.source for item in items])["input_ids"]
         targets = self.tokenizer(text_target=[item.target for item in items])["input_ids"]
-        return [
-            [self._strip(item.id, tuple(source), tuple(target))]
-            for item, source, target in zip(items, sources, targets, strict=True)
-        ]
+        rows = zip(items, map(tuple, sources), map(tuple, targets), strict=True)
+        return [[self._strip(item.id, source, target)] for item, source, target in rows]
 
     def logits(self, strips: Sequence[Strip]) -> Tensor:
         """Return the logits after each given target token."""
@@ -184,10 +164,9 @@ class Seq2SeqForced(_HFForced):
     def _strip(self, group: str, source: tuple[int, ...], target: tuple[int, ...]) -> Strip:
         longest = max(len(source), len(target))
         if longest > self.window:
-            raise DataError(
-                f"sentence {group} has {longest} tokens, and {self.label} reads {self.window}; "
-                "cut it into shorter ones in both files."
-            )
+            problem = f"sentence {group} has {longest} tokens, and {self.label} reads {self.window}"
+            fix = "cut it into shorter ones in both files"
+            raise DataError(f"{problem}; {fix}.")
         skipped = set(self.tokenizer.all_special_ids) - {self.tokenizer.eos_token_id}
         # An unknown word is still a reference token.
         skipped.discard(self.tokenizer.unk_token_id)
@@ -198,36 +177,27 @@ class Seq2SeqForced(_HFForced):
 def seq2seq_forced(model: Any, tokenizer: Any, *, label: str, version: str) -> Seq2SeqForced:
     """Wrap a loaded encoder-decoder."""
     start = decoder_start(model, label)
-    return Seq2SeqForced(label, version, model, tokenizer, window_of(model.config), start)
+    return Seq2SeqForced(label, version, model, tokenizer, positions_of(model.config), start)
 
 
 def _load(kind: str, argument: str, forcing: Forcing) -> ForcedModel:
-    """Load SmolLM2, a GGUF file, or a directory or `NAME[@REVISION]`, for documents or pairs."""
-    name, revision, label = located(kind, argument)
-    config = load_config(name, revision, forcing.trust_remote_code)
-    pairs = bool(getattr(config, "is_encoder_decoder", False))
-    if pairs:
+    def check_pairs(label: str) -> None:
         check_bos(forcing.bos)
         if forcing.window is not None or forcing.stride is not None or forcing.bos == "add":
             fix = "leave --window, --stride and --bos out"
             raise UsageError(f"{label} reads whole sentence pairs; {fix}.")
-    model_class = "AutoModelForSeq2SeqLM" if pairs else "AutoModelForCausalLM"
-    where = (forcing.dtype, forcing.device, forcing.trust_remote_code)
-    model, tokenizer, commit = load_parts(name, model_class, revision, *where)
-    version = f"{commit or 'local'},{forcing.dtype}"
-    if pairs:
-        return seq2seq_forced(model, tokenizer, label=label, version=version)
-    cut = {"window": forcing.window, "stride": forcing.stride}
-    return causal_forced(model, tokenizer, label=label, version=version, **cut, bos=forcing.bos)
+
+    model, tokenizer, names = load_spec(kind, argument, forcing, check_pairs)
+    if getattr(model.config, "is_encoder_decoder", False):
+        return seq2seq_forced(model, tokenizer, **names)
+    options: dict[str, Any] = {name: getattr(forcing, name) for name in ("window", "stride", "bos")}
+    return causal_forced(model, tokenizer, **names, **options)
 
 
 load_smollm2, load_gguf, load_hf = (partial(_load, kind) for kind in ("smollm2", "gguf", "hf"))
-ITEMS_AT_ONCE = 64
-"""Items that are tokenized together."""
 
 
-@dataclass(frozen=True)
-class Chunk:
+class Chunk(NamedTuple):
     """The scored tokens of a batch: logits, targets, groups and positions."""
 
     logits: Any
@@ -236,21 +206,19 @@ class Chunk:
     positions: NDArray[np.int64]
 
 
-@dataclass(frozen=True)
-class ForcedPart:
-    """Whole items that are scored and saved together."""
+class ForcedPart(NamedTuple):
+    """Whole items that are scored and saved together; `n_unscored` have no scored token."""
 
     n_items: int
     strips: list[Strip]
     n_unscored: int
-    """Items without any scored token."""
 
 
 def parts(model: ForcedModel, items: Iterable[Any], tokens: int) -> Iterator[ForcedPart]:
     """Yield items in order, in parts of at least `tokens` tokens."""
     strips: list[Strip] = []
     count = unscored = size = 0
-    for page in pages(items, ITEMS_AT_ONCE):
+    for page in pages(items, 64):
         for item_strips in model.strips(page):
             strips.extend(item_strips)
             count, unscored = count + 1, unscored + (not item_strips)
@@ -268,13 +236,12 @@ def chunks(model: ForcedModel, strips: Sequence[Strip], batch_tokens: int) -> It
 
     for batch in batches(strips, batch_tokens):
         # A group's windows must come in order: its random draws continue from one to the next.
-        lines = [i for i, strip in enumerate(batch) for _ in strip.scored]
-        places = [place for strip in batch for place in strip.scored]
-        targets = torch.tensor([strip.wanted[place] for strip in batch for place in strip.scored])
-        groups = [batch[i].group for i in lines]
-        positions = np.array([batch[i].offset + p for i, p in zip(lines, places, strict=True)])
-        logits = model.logits(batch)[lines, places]
-        yield Chunk(logits, targets, groups, positions.astype(np.int64))
+        scored = [(i, strip, place) for i, strip in enumerate(batch) for place in strip.scored]
+        targets = torch.tensor([strip.wanted[place] for _, strip, place in scored])
+        groups = [strip.group for _, strip, _ in scored]
+        positions = np.array([strip.offset + place for _, strip, place in scored], dtype=np.int64)
+        rows, places = [i for i, _, _ in scored], [place for *_, place in scored]
+        yield Chunk(model.logits(batch)[rows, places], targets, groups, positions)
 
 
 def batches(strips: Sequence[Strip], batch_tokens: int) -> Iterator[list[Strip]]:

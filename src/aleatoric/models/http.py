@@ -24,9 +24,7 @@ import numpy as np
 from aleatoric.data.files import Inflater
 from aleatoric.errors import ModelError
 
-AGAIN = frozenset({408, 425, 429})
-"""Statuses below 500 that are worth a retry."""
-Reply = tuple[Mapping[str, str], Any]
+Document = tuple[Mapping[str, str], Any]
 """Headers and document of an answer."""
 
 
@@ -36,9 +34,6 @@ class Patience:
 
     retries: int = 8
     first: float = 0.5
-    longest: float = 30.0
-    limit: float = 300.0
-    """The longest wait that a server may request."""
 
 
 def retry_after(header: str | None, now: datetime) -> float | None:
@@ -65,10 +60,6 @@ MOST_BYTES = 32 * 2**20
 """The longest reply that is read: a server that never stops must not fill the memory."""
 MASK = "***"
 """Replaces an API key; the word rules find no word in it."""
-SHORTEST_SECRET = 12
-"""Shorter keys are placeholders (EMPTY, none) that replies may contain as words."""
-LOOKS = 3
-"""Attempts to get a document that may not exist."""
 LOOPBACK = ("127.0.0.1", "localhost", "::1")
 _log = logging.getLogger(__name__)
 
@@ -104,24 +95,13 @@ def key_for(base_url: str, environment: Mapping[str, str] = os.environ) -> str |
     True
     """
     url = urlsplit(base_url)
-    names = ["ALEATORIC_API_KEY"]
-    if url.scheme == "https" or url.hostname in LOOPBACK:
-        names.append("OPENAI_API_KEY")
-    for name in names:
+    is_safe = url.scheme == "https" or url.hostname in LOOPBACK
+    for name in ("ALEATORIC_API_KEY", "OPENAI_API_KEY")[: 1 + is_safe]:
         if key := environment.get(name, "").strip():
             if not (key.isascii() and key.isprintable() and " " not in key):
                 raise ModelError(f"{name} contains characters that no API key has; set it again.")
             return key
     return None
-
-
-def _http_client(base_url: str, key: str | None, concurrency: int) -> httpx.AsyncClient:
-    return httpx.AsyncClient(
-        headers={"Accept-Encoding": "gzip"} | ({"Authorization": f"Bearer {key}"} if key else {}),
-        limits=httpx.Limits(max_connections=concurrency),
-        # A proxy cannot reach this machine's loopback.
-        trust_env=urlsplit(base_url).hostname not in LOOPBACK,
-    )
 
 
 class Client:
@@ -137,11 +117,15 @@ class Client:
         on_retry: Callable[[], None] = lambda: None,
     ) -> None:
         self._base, self._key = base_url.rstrip("/"), key
-        is_secret = key is not None and len(key) >= SHORTEST_SECRET
-        self._secret = re.compile(re.escape(key or ""), re.IGNORECASE) if is_secret else None
+        # Shorter keys are placeholders (EMPTY, none) that replies may contain as words.
+        self._secret = re.compile(re.escape(key), re.I) if key and len(key) >= 12 else None
         self._patience, self._timeout, self._on_retry = patience, timeout, on_retry
         self._slots = asyncio.Semaphore(concurrency)
-        self._http = _http_client(base_url, key, concurrency)
+        headers = {"Accept-Encoding": "gzip"} | ({"Authorization": f"Bearer {key}"} if key else {})
+        limits = httpx.Limits(max_connections=concurrency)
+        # A proxy cannot reach this machine's loopback.
+        use_proxy = urlsplit(base_url).hostname not in LOOPBACK
+        self._http = httpx.AsyncClient(headers=headers, limits=limits, trust_env=use_proxy)
 
     def narrow(self, concurrency: int) -> None:
         """Reduce the concurrency; call it before the first request."""
@@ -169,13 +153,10 @@ class Client:
                     await self._wait(attempt, trouble, rng)
         raise AssertionError("the last attempt returns or raises")
 
-    async def get(self, url: str) -> Reply | None:
-        """Return headers and document at an address, or `None` if there is none.
-
-        Raises `ModelError` if the server does not answer at all.
-        """
+    async def get(self, url: str) -> Document | None:
+        """Return (headers, document), `None` if there is none; raise if nothing answers."""
         trouble: Exception | None = None
-        for _ in range(LOOKS):
+        for _ in range(3):
             try:
                 return await self._once("GET", url, None, self._timeout)
             except RefusedError:
@@ -190,13 +171,11 @@ class Client:
     async def _wait(self, attempt: int, trouble: PassingError, rng: np.random.Generator) -> None:
         if attempt == self._patience.retries:
             raise ModelError(f"{self._base} gave no answer in {attempt + 1} tries: {trouble}.")
-        if trouble.wait is not None and trouble.wait > self._patience.limit:
-            raise ModelError(
-                f"{self._base} asks to wait {trouble.wait:.0f} s ({trouble}); run again later."
-            )
+        if trouble.wait is not None and trouble.wait > 300.0:
+            fix = "run again later"
+            raise ModelError(f"{self._base} asks to wait {trouble.wait:.0f} s ({trouble}); {fix}.")
         # Exponential backoff with jitter; the wait that a server asks for is a lower bound.
-        seconds = min(self._patience.longest, self._patience.first * 2**attempt)
-        seconds *= float(rng.uniform(0.5, 1.0))
+        seconds = min(30.0, self._patience.first * 2**attempt) * float(rng.uniform(0.5, 1.0))
         if trouble.wait is not None:
             seconds = trouble.wait + seconds / 2
         level = logging.INFO if attempt < 2 else logging.WARNING
@@ -204,7 +183,7 @@ class Client:
         self._on_retry()
         await asyncio.sleep(seconds)
 
-    async def _once(self, method: str, url: str, body: Any, limit: float) -> Reply:
+    async def _once(self, method: str, url: str, body: Any, limit: float) -> Document:
         try:
             # The outer limit is for slow streams: that of httpx restarts with every byte.
             async with (
@@ -245,7 +224,7 @@ class Client:
         shown = " ".join(hidden.split())[:300].rstrip(".")
         spent = "insufficient_quota" in shown or b"insufficient_quota" in content
         # 501: the server does not implement it.
-        is_passing = status in AGAIN or (status >= 500 and status != 501)
+        is_passing = status in (408, 425, 429) or (status >= 500 and status != 501)
         if is_passing and not spent:
             wait = retry_after(response.headers.get("retry-after"), datetime.now(UTC))
             return PassingError(f"status {status}{shown and f' ({shown})'}", wait)
@@ -278,7 +257,6 @@ def _document(content: bytes) -> Any:
 
 
 def _message(content: bytes) -> str:
-    """The error message of a server, in any of the usual forms."""
     try:
         document = _document(content)
     except PassingError:

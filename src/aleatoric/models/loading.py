@@ -3,61 +3,146 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Iterable, Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from contextlib import contextmanager, suppress
 from pathlib import Path
+from threading import Thread
 from typing import TYPE_CHECKING, Any
 
-from aleatoric.errors import AleatoricError, ModelError, UsageError
-from aleatoric.models.base import is_out_of_memory
-from aleatoric.models.checkpoints import (
-    check_folder,
-    check_weights,
-    import_heavy,
-    model_sha256,
-    quiet,
-    whole_model,
-)
+from aleatoric.errors import AleatoricError, ModelError, UsageError, needs
+from aleatoric.models import checkpoints
+from aleatoric.models.base import LoadOptions, is_out_of_memory
+from aleatoric.models.checkpoints import check_folder, import_heavy, model_sha256
+from aleatoric.models.gguf import located
 from aleatoric.models.pieces import load_tokenizer
 
 if TYPE_CHECKING:
     from torch import Tensor
 
+QUANTIZED = ("4bit", "8bit")
+HUB_PATIENCE = 3.0
+"""Seconds to wait for an answer of the hub."""
+
+
+def load_spec(
+    kind: str, argument: str, loading: LoadOptions, check_pairs: Callable[[str], None]
+) -> tuple[Any, Any, dict[str, Any]]:
+    """Load `smollm2`, `gguf:FILE` or `hf:NAME`: (model, tokenizer, its label and version).
+
+    `check_pairs(label)` is called before an encoder-decoder is loaded.
+    """
+    name, revision, label = located(kind, argument)
+    config = load_config(name, revision, loading.trust_remote_code)
+    model_class = "AutoModelForCausalLM"
+    if getattr(config, "is_encoder_decoder", False):
+        check_pairs(label)
+        model_class = "AutoModelForSeq2SeqLM"
+    model, tokenizer, commit = load_parts(name, model_class, revision, loading)
+    version = f"{commit or 'local'},{precision_of(model)}"
+    return model, tokenizer, {"label": label, "version": version}
+
 
 def load_parts(
-    name: str,
-    kind: str,
-    revision: str | None = None,
-    dtype: str = "float32",
-    device: str | None = None,
-    trust_remote_code: bool = False,
-    safetensors_only: bool = True,
+    name: str, kind: str, revision: str | None = None, loading: LoadOptions | None = None
 ) -> tuple[Any, Any, str | None]:
     """Return (model, tokenizer, revision) of a checkpoint; `kind` is a class of transformers."""
+    hub, loading = hub_options(name, revision), loading or LoadOptions()
     torch, transformers = import_heavy("torch", "transformers")
-    options = {"revision": revision, "trust_remote_code": trust_remote_code}
-    weights = {"dtype": dtype_of(torch, dtype), "use_safetensors": safetensors_only or None}
-    device = device_of(torch, device)
-    if is_local := os.path.isdir(name):
-        n_tensors = check_folder(Path(name))
-        _check_layers(name, load_config(name, revision, trust_remote_code), n_tensors)
-    with quiet(transformers), refusing(name):
+    options = {"revision": revision, "trust_remote_code": loading.trust_remote_code, **hub}
+    weights = {"dtype": dtype_of(torch, loading.dtype), "use_safetensors": True}
+    device = device_of(torch, loading.device)
+    placed = _placed(transformers, device, loading.quantize)
+    is_local = os.path.isdir(name)
+    n_tensors = check_folder(Path(name)) if is_local else None
+    with checkpoints.quiet(transformers), refusing(name):
+        config = transformers.AutoConfig.from_pretrained(name, **options)
+        _check_kind(name, config, kind)
+        _check_layers(name, config, n_tensors)
         tokenizer = load_tokenizer(name, **options)
-        model = whole_model(getattr(transformers, kind), name, **options, **weights)
-        model = model.to(device).eval()
-        check_weights(model)
+        model_class = getattr(transformers, kind)
+        model = checkpoints.whole_model(model_class, name, **options, **weights, **placed)
+        model = (model if placed else model.to(device)).eval()
+        checkpoints.check_weights(model)
         _check_vocabulary(tokenizer, model)
     if is_local:
         return model, tokenizer, model_sha256(Path(name))[:12]
     return model, tokenizer, getattr(model.config, "_commit_hash", None) or revision
 
 
+def _placed(transformers: Any, device: str, quantize: str | None) -> dict[str, Any]:
+    """Return arguments that quantize weights, or split them over devices, as they are loaded."""
+    placed = {"device_map": "auto" if device == "auto" else {"": device}}
+    if quantize is None:
+        return placed if device == "auto" else {}
+    if quantize not in QUANTIZED:
+        raise UsageError(f"--quantize {quantize} is not known; use {' or '.join(QUANTIZED)}.")
+    with needs("bitsandbytes", "quantize"):
+        import bitsandbytes  # noqa: F401
+    config = transformers.BitsAndBytesConfig(**{f"load_in_{quantize}": True})
+    return placed | {"quantization_config": config}
+
+
+def precision_of(model: Any) -> str:
+    """Return the type of a model's numbers, for the signature, such as float32 or float16,4bit."""
+    bits = [kind for kind in QUANTIZED if getattr(model, f"is_loaded_in_{kind}", False)]
+    return ",".join([str(model.dtype).removeprefix("torch."), *bits])
+
+
 def load_config(name: str, revision: str | None = None, trust_remote_code: bool = False) -> Any:
     """Load the configuration of a checkpoint."""
+    hub = hub_options(name, revision)
     _, transformers = import_heavy("torch", "transformers")
-    options = {"revision": revision, "trust_remote_code": trust_remote_code}
+    options = {"revision": revision, "trust_remote_code": trust_remote_code, **hub}
     with refusing(name):
         return transformers.AutoConfig.from_pretrained(name, **options)
+
+
+def check_hub(specs: Iterable[str]) -> None:
+    """Raise for a model of the hub that is not in the cache if the hub cannot be reached."""
+    for kind, _, argument in (spec.partition(":") for spec in specs):
+        if kind == "hf" and argument:
+            hub_options(*located(kind, argument)[:2])
+
+
+def hub_options(name: str, revision: str | None) -> dict[str, Any]:
+    """Return options for loading a model of the hub: only from the cache if it cannot be reached.
+
+    Without this check, each of several requests would be repeated for half a minute.
+    """
+    if os.path.isdir(name):
+        return {}
+    hub, constants = import_heavy("huggingface_hub", "huggingface_hub.constants")
+    if constants.HF_HUB_OFFLINE or _is_reachable(hub, constants.ENDPOINT):
+        return {}
+    with refusing(name):
+        cached = hub.try_to_load_from_cache(name, "config.json", revision=revision)
+    if isinstance(cached, str):
+        return {"local_files_only": True}
+    raise ModelError(
+        f"cannot load {name!r}: it is not in the cache, and {constants.ENDPOINT} cannot be "
+        "reached; check the name and the network, or give a folder as hf:FOLDER."
+    )
+
+
+def _is_reachable(hub: Any, address: str) -> bool:
+    """Whether a server answers within a few seconds; looking up its name may take longer."""
+    answers: list[Any] = []
+
+    def ask() -> None:
+        with suppress(Exception):
+            answers.append(hub.utils.get_session().head(address, timeout=HUB_PATIENCE))
+
+    thread = Thread(target=ask, daemon=True)
+    thread.start()
+    thread.join(HUB_PATIENCE)
+    return bool(answers)
+
+
+def _check_kind(name: str, config: Any, kind: str) -> None:
+    """Raise for an encoder-decoder where a causal model is needed."""
+    if kind == "AutoModelForCausalLM" and getattr(config, "is_encoder_decoder", False):
+        problem = f"{name!r} is an encoder-decoder, and words need a causal language model"
+        raise UsageError(f"{problem}; use it at the token or text level.")
 
 
 def _check_layers(name: str, config: Any, n_tensors: int | None) -> None:
@@ -126,6 +211,8 @@ def device_of(torch: Any, name: str | None) -> str:
     """Return the device; by default a GPU if one is available. Raises if it cannot be used."""
     if name is None:
         return "cuda" if torch.cuda.is_available() else "cpu"
+    if name == "auto":
+        return name
     try:
         torch.empty(0, device=name)
     except (RuntimeError, AssertionError) as error:
@@ -172,37 +259,50 @@ def padded(
 
 def end_ids(model: Any) -> set[int]:
     """Return the tokens that end a text according to a model's configuration."""
-    end_tokens: set[int] = set()
-    for config in (model.config, getattr(model, "generation_config", None)):
-        ids = getattr(config, "eos_token_id", None)
-        end_tokens.update([ids] if isinstance(ids, int) else ids or ())
-    return end_tokens
+    settings = _configured(model, "eos_token_id")
+    return {i for ids in settings for i in ([ids] if isinstance(ids, int) else ids)}
 
 
 def decoder_start(model: Any, label: str) -> int:
     """Return the start token of a decoder."""
-    for config in (model.config, getattr(model, "generation_config", None)):
-        start = getattr(config, "decoder_start_token_id", None)
-        if start is not None:
-            return int(start)
-    raise UsageError(f"{label}: its config.json names no decoder_start_token_id; add it.")
+    starts = _configured(model, "decoder_start_token_id")
+    if not starts:
+        raise UsageError(f"{label}: its config.json names no decoder_start_token_id; add it.")
+    return int(starts[0])
 
 
-def window_of(config: Any) -> int:
-    """Return the longest sequence for which every layer sees the whole past in the same way."""
+def _configured(model: Any, name: str) -> list[Any]:
+    """The values of a setting in the model's configuration and in that for generation."""
+    configs = (model.config, getattr(model, "generation_config", None))
+    return [value for config in configs if (value := getattr(config, name, None)) is not None]
+
+
+NO_LIMIT = 1 << 20
+"""The longest sequence of a model that states no limit."""
+
+
+def positions_of(config: Any) -> int:
+    """Return the longest sequence that a model accepts."""
     config = config.get_text_config()
-    kinds = getattr(config, "layer_types", None)
-    limits = [getattr(config, "max_position_embeddings", None)]
+    limits = [getattr(config, name, None) for name in ("max_position_embeddings", "max_seq_len")]
     rope = getattr(config, "rope_parameters", None) or {}
     settings = (rope, *(value for value in rope.values() if isinstance(value, dict)))
     # Beyond these lengths rotary positions depend on the longest text of a batch.
     scaled = [rule for rule in settings if rule.get("rope_type") in ("longrope", "dynamic")]
     limits += [rule.get("original_max_position_embeddings") for rule in scaled]
+    return min((limit for limit in limits if limit), default=NO_LIMIT)
+
+
+def window_of(config: Any) -> int:
+    """Return the longest sequence for which every layer sees the whole past in the same way."""
+    limits: list[int | None] = [positions_of(config)]
+    config = config.get_text_config()
+    kinds = getattr(config, "layer_types", None)
     if getattr(config, "use_sliding_window", True) and _has_layers(kinds, "sliding"):
         limits.append(getattr(config, "sliding_window", None))
     if _has_layers(kinds, "chunked"):
         limits.append(getattr(config, "attention_chunk_size", None))
-    return min((limit for limit in limits if limit), default=1 << 20)
+    return min(limit for limit in limits if limit)
 
 
 def _has_layers(kinds: Sequence[str] | None, name: str) -> bool:

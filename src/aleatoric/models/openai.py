@@ -12,58 +12,28 @@ from __future__ import annotations
 import asyncio
 import re
 from collections import Counter
-from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from typing import Any, TypeVar
+from typing import Any
 from urllib.parse import urlsplit
 
-from aleatoric.errors import AleatoricError, UsageError
-from aleatoric.models.base import (
-    Ask,
-    LoadOptions,
-    TextTally,
-    Writing,
-    check_writing,
-    finished,
-    joined,
-    messages_of,
-)
-from aleatoric.models.chat import RequestTally, list_prompt, parse_list, parse_word, word_prompt
-from aleatoric.models.http import (
-    Client,
-    PassingError,
-    Patience,
-    RefusedError,
-    as_finished,
-    background_loop,
-    key_for,
-    run_in,
-)
-from aleatoric.models.openai_spec import (
-    CONCURRENCY,
-    Spec,
-    parse_decoder,
-    parse_spec,
-    sampling_fields,
-    told_by,
-)
+from aleatoric.errors import UsageError
+from aleatoric.models import base, chat, http
+from aleatoric.models.base import Ask, LoadOptions, TextTally, Writing
+from aleatoric.models.chat import RequestTally
+from aleatoric.models.http import Client, PassingError, RefusedError, key_for
+from aleatoric.models.openai_spec import Spec, parse_decoder, parse_spec, sampling_fields, told_by
 from aleatoric.rng import stream
 from aleatoric.types import Draws, Item, TextItem, Texts
 
-EXTENSIONS = 3
-"""How often a text that ends within its first word is continued."""
-_FIRST_WORD = re.compile(r"[^\W_]\S*")
 _TOO_LONG = re.compile(
     r"context[ _](?:length|size|window)|longer than the max"
     r"|(?:prompt|input).*(?:too long|must be <)",
     re.IGNORECASE,
 )
 """What servers say if a prompt does not fit the model's window."""
-_MOST_STOPS = 4
-"""OpenAI refuses more stop strings than this; texts are cut here in any case."""
 MOST_LISTED = 200
 """The longest list that one reply is asked for."""
-_PATHS = {"completions": "/completions", "chat": "/chat/completions"}
 
 
 @dataclass(frozen=True, slots=True)
@@ -80,7 +50,7 @@ def may_grow(text: str) -> bool:
     >>> may_grow(" understa"), may_grow(" dog and"), may_grow(' "')
     (True, False, True)
     """
-    match = _FIRST_WORD.search(text)
+    match = re.search(r"[^\W_]\S*", text)
     return match is None or match.end() == len(text)
 
 
@@ -94,9 +64,7 @@ def read_choices(document: Any, is_chat: bool) -> list[Reply]:
 
 def _choice(choice: Any, is_chat: bool) -> Reply:
     holder = choice.get("message") if is_chat and isinstance(choice, dict) else choice
-    if not isinstance(holder, dict):
-        raise PassingError("the reply holds a choice without a text")
-    text = holder.get("content" if is_chat else "text")
+    text = holder.get("content" if is_chat else "text") if isinstance(holder, dict) else 0
     if is_chat and text is None:
         text = ""  # a refusal or a tool call: a reply without a word
     if not isinstance(text, str):
@@ -106,16 +74,18 @@ def _choice(choice: Any, is_chat: bool) -> Reply:
     return Reply(safe_text, choice.get("finish_reason") != "length")
 
 
-Messages = list[dict[str, str]]
+Content = str | list[dict[str, str]]
+"""A text, or the messages of a chat."""
 
 
 class Requests:
     """The requests of one run, whatever is done with the replies."""
 
+    answer: Callable[[Any], Awaitable[Any]]
+
     def __init__(self, spec: Spec, ask: Ask | Writing, client: Client, tally: RequestTally) -> None:
         self._spec, self._ask, self._client, self._tally = spec, ask, client, tally
-        self._is_chat = spec.mode != "completions"
-        self._most = spec.n
+        self._is_chat, self._most = spec.mode != "completions", spec.n
         self._fixed: dict[str, Any] = {}
 
     async def prepare(self) -> None:
@@ -140,17 +110,21 @@ class Requests:
             # second request would reseed before the first is done.
             self._client.narrow(1)
 
-    def explained(self, refusal: RefusedError, item_id: str) -> AleatoricError:
-        """Return the error for a refusal: the item is too long, or a hint about chat models."""
-        if refusal.status_code in (400, 413, 422) and _TOO_LONG.search(str(refusal)):
-            problem = f"item {item_id!a:.60}: {str(refusal).rstrip('.')}"
-            return UsageError(f"{problem}; shorten its context, or leave the item out.")
-        if self._is_chat or refusal.status_code not in (400, 404, 405):
-            return refusal
-        hint = "if this is a chat model, add ?mode=chat to its name"
-        return RefusedError(f"{str(refusal).rstrip('.')}; {hint}.", refusal.status_code)
+    async def respond(self, item: Any) -> Any:
+        """Answer one item; explain a refusal: the item is too long, or a hint about chat models."""
+        try:
+            return await self.answer(item)
+        except RefusedError as refusal:
+            status, reason = refusal.status_code, str(refusal).rstrip(".")
+            if status in (400, 413, 422) and _TOO_LONG.search(reason):
+                fix = "shorten its context, or leave the item out"
+                raise UsageError(f"item {item.id!a:.60}: {reason}; {fix}.") from None
+            if self._is_chat or status not in (400, 404, 405):
+                raise
+            hint = "if this is a chat model, add ?mode=chat to its name"
+            raise RefusedError(f"{reason}; {hint}.", status) from None
 
-    async def replies(self, item_id: str, prompt: str | Messages, count: int) -> list[Reply]:
+    async def replies(self, item_id: str, prompt: Content, count: int) -> list[Reply]:
         """Return exactly `count` replies, in the order of their numbers."""
         by_number: dict[int, Reply] = {}
         while missing := [number for number in range(count) if number not in by_number]:
@@ -163,9 +137,7 @@ class Requests:
         self._tally.count_replies([reply.text for reply in by_number.values()])
         return [by_number[number] for number in range(count)]
 
-    async def _several(
-        self, item_id: str, prompt: str | Messages, start: int, size: int
-    ) -> list[Reply]:
+    async def _several(self, item_id: str, prompt: Content, start: int, size: int) -> list[Reply]:
         try:
             return await self.request(item_id, prompt, size, start)
         except RefusedError as refusal:
@@ -177,7 +149,7 @@ class Requests:
         return replies
 
     async def request(
-        self, item_id: str, prompt: str | Messages, size: int, start: int, turn: str = "first"
+        self, item_id: str, prompt: Content, size: int, start: int, turn: str = "first"
     ) -> list[Reply]:
         """Send one request for `size` replies, seeded by the number of the first one."""
         keys = (self._spec.model, self._spec.mode, self._ask.decoder, item_id, start, turn)
@@ -188,7 +160,7 @@ class Requests:
         body = {**self._fixed, "messages" if self._is_chat else "prompt": content, "seed": seed}
         if size > 1:  # left out for one: some servers do not know the field
             body["n"] = size
-        path = _PATHS["chat" if self._is_chat else "completions"]
+        path = "/chat/completions" if self._is_chat else "/completions"
         jitter = stream(self._ask.seed, "retry", *keys)
 
         def read(document: Any) -> list[Reply]:
@@ -210,10 +182,7 @@ class WordRequests(Requests):
                 "continue; leave the item out."
             )
         draw = {"completions": self._texts, "chat": self._words, "chat-list": self._list}
-        try:
-            draws = await draw[self._spec.mode](item)
-        except RefusedError as refusal:
-            raise self.explained(refusal, item.id) from None
+        draws = await draw[self._spec.mode](item)
         self._tally.failed += draws.failed
         return draws
 
@@ -224,24 +193,23 @@ class WordRequests(Requests):
         return Draws(item.id, {}, len(replies) - len(texts), texts=tuple(texts))
 
     async def _words(self, item: Item) -> Draws:
-        prompt = word_prompt(item.context)
-        replies = await self.replies(item.id, prompt, self._ask.samples)
+        replies = await self.replies(item.id, chat.word_prompt(item.context), self._ask.samples)
         # A reply that ran out of tokens may end within its word.
-        words = [parse_word(reply.text) if reply.is_ended else None for reply in replies]
+        words = [chat.parse_word(reply.text) if reply.is_ended else None for reply in replies]
         counts = Counter(word for word in words if word is not None)
         return Draws(item.id, dict(counts), words.count(None))
 
     async def _list(self, item: Item) -> Draws:
         requested = self._ask.samples
-        (reply,) = await self.replies(item.id, list_prompt(item.context, requested), 1)
-        parsed = parse_list(reply.text, requested, is_cut=not reply.is_ended)
+        (reply,) = await self.replies(item.id, chat.list_prompt(item.context, requested), 1)
+        parsed = chat.parse_list(reply.text, requested, is_cut=not reply.is_ended)
         self._tally.short_lists += parsed.missing > 0
         self._tally.missing_words += parsed.missing
         return Draws(item.id, dict(Counter(parsed.words)), parsed.failed)
 
     async def _grown(self, item: Item, number: int, reply: Reply) -> str | None:
         """Continue a text until its first word has ended; `None` if it never does."""
-        for turn in range(EXTENSIONS):
+        for turn in range(3):
             if reply.is_ended or not may_grow(reply.text):
                 return reply.text
             prompt = item.context + reply.text
@@ -258,22 +226,20 @@ class TextRequests(Requests):
     async def prepare(self) -> None:
         """Prepare; servers that know stop strings get them, which saves tokens."""
         await super().prepare()
-        stop = self._ask.stop
-        if 0 < len(stop) <= _MOST_STOPS and self._tally.server in ("openai", "vllm", "llamacpp"):
-            self._fixed["stop"] = list(stop)
+        # OpenAI refuses more than 4 stop strings; texts are cut here in any case.
+        is_told = 0 < len(self._ask.stop) <= 4
+        if is_told and self._tally.server in ("openai", "vllm", "llamacpp"):
+            self._fixed["stop"] = list(self._ask.stop)
 
     async def answer(self, item: TextItem) -> tuple[Texts, int]:
         """Return the texts of one input, and how many of them were cut at the longest length."""
-        prompt: str | Messages
+        prompt: Content
         if self._is_chat:
-            prompt = messages_of(item.input, self._ask)
+            prompt = base.messages_of(item.input, self._ask)
         else:
-            prompt = joined(item.input, self._ask, None, is_continued=True)
-        try:
-            replies = await self.replies(item.id, prompt, self._ask.samples)
-        except RefusedError as refusal:
-            raise self.explained(refusal, item.id) from None
-        texts = tuple(finished(reply.text, self._ask.stop) for reply in replies)
+            prompt = base.joined(item.input, self._ask, None, is_continued=True)
+        replies = await self.replies(item.id, prompt, self._ask.samples)
+        texts = tuple(base.finished(reply.text, self._ask.stop) for reply in replies)
         return Texts(item.id, texts), sum(not reply.is_ended for reply in replies)
 
 
@@ -295,15 +261,11 @@ async def server_at(base_url: str, client: Client) -> str | None:
     if url.hostname == "api.openai.com":
         return "openai"
     listed = await client.get(f"{base_url}/models")
-    kind = told_by(*listed) if listed else None
-    if kind is not None:
+    if listed and (kind := told_by(*listed)):
         return kind
     described = await client.get(f"{url.scheme}://{url.netloc}/openapi.json")
     paths = described[1].get("paths") if described and isinstance(described[1], dict) else None
     return "transformers" if isinstance(paths, dict) and "/load_model" in paths else None
-
-
-_T = TypeVar("_T", Item, TextItem)
 
 
 @dataclass(frozen=True)
@@ -311,6 +273,8 @@ class ServedModel:
     """A model behind a server, which is contacted only when output is requested."""
 
     spec: Spec
+    version: str = "as-served"
+    """A server does not say which weights it runs."""
     _tally: RequestTally = field(default_factory=RequestTally, repr=False, compare=False)
 
     @property
@@ -324,29 +288,24 @@ class ServedModel:
         return self.spec.identity
 
     @property
-    def version(self) -> str:
-        """A server does not say which weights it runs."""
-        return "as-served"
-
-    @property
     def usage(self) -> RequestTally:
         """Requests, tokens, failures and cost so far."""
         return self._tally.usage(self.spec.price_in, self.spec.price_out)
 
     def _answers(
-        self, kind: type[Any], spec: Spec, ask: Ask | Writing, items: Iterable[_T]
+        self, kind: type[Any], spec: Spec, ask: Ask | Writing, items: Iterable[Any]
     ) -> Iterator[Any]:
-        with background_loop() as loop:
+        with http.background_loop() as loop:
             key, tally = key_for(spec.base_url), self._tally
-            patience = Patience(retries=spec.retries, first=spec.backoff)
-            at_once = spec.concurrency or CONCURRENCY
+            patience = http.Patience(retries=spec.retries, first=spec.backoff)
+            at_once = spec.concurrency or 8
             client = Client(spec.base_url, key, patience, at_once, spec.timeout, tally.count_retry)
             requests = kind(spec, ask, client, tally)
             try:
-                run_in(loop, requests.prepare())
-                yield from as_finished(items, requests.answer, loop, 2 * at_once)
+                http.run_in(loop, requests.prepare())
+                yield from http.as_finished(items, requests.respond, loop, 2 * at_once)
             finally:
-                run_in(loop, client.close())
+                http.run_in(loop, client.close())
 
 
 @dataclass(frozen=True)
@@ -372,10 +331,8 @@ class OpenAIModel(ServedModel):
                 "and use recorded:FILE."
             )
         if self.spec.mode == "chat-list" and ask.samples > MOST_LISTED:
-            raise UsageError(
-                f"{self.label}: one reply cannot list {ask.samples} words; "
-                f"use --samples 40 as the paper did (at most {MOST_LISTED})."
-            )
+            fix = f"use --samples 40 as the paper did (at most {MOST_LISTED})"
+            raise UsageError(f"{self.label}: one reply cannot list {ask.samples} words; {fix}.")
         yield from self._answers(WordRequests, self.spec, ask, items)
 
 
@@ -396,7 +353,7 @@ class OpenAIWriter(ServedModel):
 
     def write(self, items: Iterable[TextItem], ask: Writing) -> Iterator[Texts]:
         """Yield the texts of each input, as inputs are finished."""
-        check_writing(ask)
+        base.check_writing(ask)
         parse_decoder(ask.decoder)
         self.tally.start()
         length = self.spec.max_tokens or ask.max_new_tokens
@@ -420,28 +377,16 @@ def load_texts(argument: str, loading: LoadOptions | None = None) -> OpenAIWrite
     return OpenAIWriter(spec)
 
 
-HOME = "api.openai.com"
-"""The host that issues OPENAI_API_KEY."""
-
-
-def receiver(model: str) -> str | None:
-    """Return the host that would receive an API key; `None` if no key is sent to a third party.
+def check_receivers(models: Iterable[str], allowed_hosts: Collection[str], run: str) -> None:
+    """Raise if an API key would go to a third party that this command does not allow.
 
     Loopback is no exception: on a shared machine another user may listen there.
     """
-    kind, _, argument = model.partition(":")
-    if kind != "openai":
-        return None
-    url = parse_spec(argument).base_url
-    parsed = urlsplit(url)
-    is_home = (parsed.scheme, parsed.hostname) == ("https", HOME)
-    return None if is_home or key_for(url) is None else parsed.hostname
-
-
-def check_receivers(models: Iterable[str], allowed_hosts: Collection[str], run: str) -> None:
-    """Raise if an API key would go to a host that this command does not allow."""
-    for host in filter(None, map(receiver, models)):
-        if host not in allowed_hosts:
+    specs = [model.removeprefix("openai:") for model in models if model.startswith("openai:")]
+    for url in (parse_spec(spec).base_url for spec in specs):
+        parsed = urlsplit(url)
+        is_issuer = (parsed.scheme, host := parsed.hostname) == ("https", "api.openai.com")
+        if not is_issuer and key_for(url) is not None and host not in allowed_hosts:
             raise UsageError(
                 f"{run}: resuming sends your API key to {host}, which the run names; if you trust "
                 f"that server, add --key-for {host}, or repeat the command that started the run."

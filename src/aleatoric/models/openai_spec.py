@@ -8,7 +8,7 @@ from __future__ import annotations
 import json
 import re
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, fields
+from dataclasses import asdict, dataclass, fields
 from typing import Any, Literal, get_args
 from urllib.parse import parse_qsl, urlsplit
 
@@ -17,14 +17,11 @@ from aleatoric.models.decoding import Decoder
 
 SENT: dict[str, tuple[str, ...]] = {
     **dict.fromkeys(("openai", "ollama", "other"), ("temperature", "top_p")),
-    "vllm": ("temperature", "top_p", "top_k"),
-    "llamacpp": ("temperature", "top_p", "top_k", "typical"),
-    "transformers": ("temperature", "top_p", "top_k", "typical"),
+    "vllm": ("temperature", "top_p", "top_k", "min_p"),
+    "llamacpp": ("temperature", "top_p", "top_k", "min_p", "typical"),
+    "transformers": ("temperature", "top_p", "top_k", "min_p", "typical", "epsilon", "eta"),
 }
 """Kind of server -> the decoder steps it supports."""
-
-_NO_PENALTIES = {"presence_penalty": 0.0, "frequency_penalty": 0.0}
-_OFF = {"temperature": 1.0, "top_k": 0.0, "top_p": 1.0, "typical": 1.0}
 
 
 def parse_decoder(text: str) -> dict[str, float]:
@@ -38,44 +35,35 @@ def parse_decoder(text: str) -> dict[str, float]:
 def sampling_fields(server: str, decoder: str, max_tokens: int) -> dict[str, Any]:
     """Return the request fields that make a server sample with a decoder."""
     steps = parse_decoder(decoder)
-    unsent = [name for name in steps if name not in SENT[server]]
-    if unsent:
-        able = [kind for kind, names in SENT.items() if unsent[0] in names]
-        raise UsageError(
-            f"{unsent[0]} cannot be sent to a server of kind {server}; "
-            f"leave it out, or name another kind with server={', '.join(able)}."
-        )
-    return _fields(server, _OFF | steps, max_tokens)
+    for name in steps:
+        if name not in SENT[server]:
+            able = ", ".join(kind for kind, names in SENT.items() if name in names)
+            fix = f"leave it out, or name another kind with server={able}"
+            raise UsageError(f"{name} cannot be sent to a server of kind {server}; {fix}.")
+    return _fields(server, asdict(Decoder()) | steps, max_tokens)
 
 
 def _fields(server: str, steps: Mapping[str, float], max_tokens: int) -> dict[str, Any]:
-    plain = {"temperature": steps["temperature"], "top_p": steps["top_p"]}
-    top_k, typical = int(steps["top_k"]), steps["typical"]
+    temperature, top_p, typical = (steps[name] for name in ("temperature", "top_p", "typical"))
+    plain = {"temperature": temperature, "top_p": top_p}
+    top_k, min_p = int(steps["top_k"]), steps["min_p"]
+    neutral = {"presence_penalty": 0.0, "frequency_penalty": 0.0}
     if server == "vllm":
         # The model's generation_config would fill in whatever is missing here.
-        neutral = {"min_p": 0.0, "repetition_penalty": 1.0, **_NO_PENALTIES}
+        neutral = {"min_p": min_p, "repetition_penalty": 1.0, **neutral}
         return plain | {"top_k": top_k or -1} | neutral
     if server == "llamacpp":
-        neutral = {"min_p": 0.0, "repeat_penalty": 1.0, **_NO_PENALTIES}
+        neutral = {"min_p": min_p, "repeat_penalty": 1.0, **neutral}
         # Its own order puts temperature last, which would cut another set of tokens.
-        order = {"samplers": ["temperature", "top_k", "top_p", "typ_p"]}
+        order = {"samplers": ["temperature", "top_k", "top_p", "min_p", "typ_p"]}
         return plain | {"top_k": top_k, "typical_p": typical} | neutral | order
     if server == "transformers":
-        return {"generation_config": json.dumps(_generation_config(steps, max_tokens))}
+        sampling = {"do_sample": temperature > 0, "temperature": temperature or 1.0, "top_k": top_k}
+        shape = {"top_p": top_p, "typical_p": typical, "num_beams": 1, "repetition_penalty": 1.0}
+        cut = {"epsilon_cutoff": steps["epsilon"], "eta_cutoff": steps["eta"]}
+        shape |= {name: value for name, value in (cut | {"min_p": min_p}).items() if value}
+        return {"generation_config": json.dumps(sampling | shape | {"max_new_tokens": max_tokens})}
     return plain
-
-
-def _generation_config(steps: Mapping[str, float], max_tokens: int) -> dict[str, Any]:
-    return {
-        "do_sample": steps["temperature"] > 0,
-        "temperature": steps["temperature"] or 1.0,
-        "top_k": int(steps["top_k"]),
-        "top_p": steps["top_p"],
-        "typical_p": steps["typical"],
-        "num_beams": 1,
-        "repetition_penalty": 1.0,
-        "max_new_tokens": max_tokens,
-    }
 
 
 def told_by(headers: Mapping[str, str], models: Any) -> str | None:
@@ -90,7 +78,6 @@ def told_by(headers: Mapping[str, str], models: Any) -> str | None:
 
 
 Mode = Literal["completions", "chat", "chat-list"]
-CONCURRENCY = 8
 _FORM = "write openai:MODEL@BASE_URL, such as openai:gpt-4o@https://api.openai.com/v1?mode=chat"
 _SPLIT = re.compile(r"(?P<model>.+?)@(?P<url>https?://.*)", re.DOTALL)
 
@@ -153,21 +140,22 @@ def parse_spec(argument: str) -> Spec:
         if name not in _READ:
             # The value may be a secret and is not repeated.
             raise UsageError(f"openai: there is no option {name!r}; known: {', '.join(_READ)}.")
-        convert, expected = _READ[name]
+        convert, is_valid, expected = _READ[name]
         try:
             options[name] = convert(value)
         except ValueError:
-            raise UsageError(f"openai: {name} must be {expected}.") from None
+            options[name] = None
+        if options[name] is None or not is_valid(options[name]):
+            raise UsageError(f"openai: {name} must be {expected}.")
     return Spec(match["model"], base_url.rstrip("/"), **options)
 
 
 def _check_url(url: str) -> None:
     # The specification is saved with the run: anything that could be a secret is refused.
     if "@" in url:
-        raise UsageError(
-            "openai: the address holds a user name or password, which the run would save; "
-            "put the key into ALEATORIC_API_KEY instead."
-        )
+        problem = "openai: the address holds a user name or password, which the run would save"
+        fix = "put the key into ALEATORIC_API_KEY instead"
+        raise UsageError(f"{problem}; {fix}.")
     import httpx
 
     try:
@@ -181,28 +169,18 @@ def _check_url(url: str) -> None:
         raise UsageError(f"openai: the server's address is not understood; {_FORM}.")
 
 
-def _checked(convert: Callable[[str], Any], is_valid: Callable[[Any], bool]) -> _Reader:
-    def read(text: str) -> Any:
-        if not is_valid(value := convert(text)):
-            raise ValueError
-        return value
-
-    return read
-
-
-_Reader = Callable[[str], Any]
-_SECONDS = _checked(float, lambda number: 0 < number < float("inf")), "seconds above 0"
-_COUNT = _checked(int, lambda number: number >= 1), "a whole number from 1 up"
-_PRICE = _checked(float, lambda number: 0 <= number < float("inf")), "a price per million tokens"
+_SECONDS = (float, lambda number: 0 < number < float("inf"), "seconds above 0")
+_COUNT = (int, lambda number: number >= 1, "a whole number from 1 up")
+_PRICE = (float, lambda number: 0 <= number < float("inf"), "a price per million tokens")
 _SERVERS = ("auto", *SENT)
-_READ: dict[str, tuple[_Reader, str]] = {
-    "mode": (_checked(str, get_args(Mode).__contains__), "completions, chat or chat-list"),
-    "server": (_checked(str, _SERVERS.__contains__), ", ".join(_SERVERS)),
+_READ: dict[str, tuple[Callable[[str], Any], Callable[[Any], bool], str]] = {
+    "mode": (str, get_args(Mode).__contains__, "completions, chat or chat-list"),
+    "server": (str, _SERVERS.__contains__, ", ".join(_SERVERS)),
     "max_tokens": _COUNT,
     "n": _COUNT,
     "concurrency": _COUNT,
     "timeout": _SECONDS,
-    "retries": (_checked(int, lambda number: number >= 0), "a whole number from 0 up"),
+    "retries": (int, lambda number: number >= 0, "a whole number from 0 up"),
     "backoff": _SECONDS,
     "price_in": _PRICE,
     "price_out": _PRICE,

@@ -5,12 +5,11 @@ from __future__ import annotations
 import json
 import re
 from collections.abc import Callable, Iterable, Sequence
-from typing import Any, Literal, get_args
+from typing import Any
 
 from aleatoric.errors import UsageError
 
 Pieces = tuple[bytes | None, ...]
-_BYTE_TOKEN = re.compile(r"<0x([0-9A-Fa-f]{2})>")
 
 
 def byte_level_alphabet() -> dict[str, int]:
@@ -21,10 +20,7 @@ def byte_level_alphabet() -> dict[str, int]:
 
 
 def token_pieces(tokenizer: Any, size: int) -> Pieces:
-    """Return the bytes of tokens 0..size-1; `None` if a token ends the text.
-
-    Special tokens (end of text, turn marks) and unused rows end the text.
-    """
+    """The bytes of tokens 0..size-1; `None` for special tokens and unused rows: they end a text."""
     backend = getattr(tokenizer, "backend_tokenizer", None)
     if backend is None:
         raise UsageError("this tokenizer has no fast version; convert it to a tokenizer.json.")
@@ -51,11 +47,9 @@ def _check_marker(tokenizer: Any, pieces: Sequence[bytes | None]) -> None:
 
 
 def _decoder_parts(decoder: dict[str, Any] | None) -> list[dict[str, Any]]:
-    if decoder is None:
-        return []
-    if decoder["type"] == "Sequence":
+    if decoder is not None and decoder["type"] == "Sequence":
         return [part for inner in decoder["decoders"] for part in _decoder_parts(inner)]
-    return [decoder]
+    return [] if decoder is None else [decoder]
 
 
 def _speller(parts: Iterable[dict[str, Any]]) -> Callable[[str], bytes]:
@@ -66,17 +60,13 @@ def _speller(parts: Iterable[dict[str, Any]]) -> Callable[[str], bytes]:
         is_plain = frozenset(alphabet).issuperset
         return lambda t: bytes(alphabet[c] for c in t) if is_plain(t) else t.encode()
     if "Metaspace" in kinds or "ByteFallback" in kinds:
-        return lambda t: (
-            bytes([int(byte[1], 16)])
-            if (byte := _BYTE_TOKEN.fullmatch(t))
-            else t.replace("\u2581", " ").encode()
-        )
+        is_byte = re.compile("<0x[0-9A-Fa-f]{2}>").fullmatch
+        return lambda t: bytes.fromhex(t[3:5]) if is_byte(t) else t.replace("\u2581", " ").encode()
     if "WordPiece" in kinds:
         prefix = kinds["WordPiece"]["prefix"]
         return lambda t: (t[len(prefix) :] if t.startswith(prefix) else f" {t}").encode()
     if "BPEDecoder" in kinds:
-        suffix = kinds["BPEDecoder"]["suffix"]
-        return lambda t: t.replace(suffix, " ").encode()
+        return lambda t: t.replace(kinds["BPEDecoder"]["suffix"], " ").encode()
     if "Fuse" in kinds:
         return lambda t: t.encode()
     raise UsageError(_NO_MARKER)
@@ -89,12 +79,11 @@ _NO_MARKER = (
 )
 
 
-Bos = Literal["auto", "none", "add"]
-"""`auto` starts a text as the tokenizer does, `add` with its beginning-of-text token."""
-
-
 def start_tokens(tokenizer: Any, bos: str, name: str) -> tuple[int, ...]:
-    """Return the tokens before every text under a policy; `name` is for messages."""
+    """Return the tokens before every text under a policy; `name` is for messages.
+
+    `auto` starts a text as the tokenizer does, `add` with its beginning-of-text token.
+    """
     check_bos(bos)
     if bos == "auto":
         return own_start(tokenizer)
@@ -107,26 +96,22 @@ def start_tokens(tokenizer: Any, bos: str, name: str) -> tuple[int, ...]:
 
 def check_bos(bos: str) -> None:
     """Raise for an unknown policy."""
-    if bos not in get_args(Bos):
+    if bos not in ("auto", "none", "add"):
         raise UsageError(f"--bos {bos} is not known; use auto, none or add.")
 
 
 def own_start(tokenizer: Any) -> tuple[int, ...]:
     """Return the special tokens that a tokenizer puts before a text (not those after it)."""
-    for text in ("a", "The", "1"):
-        encoded = tokenizer(text, return_special_tokens_mask=True)
-        added = encoded["special_tokens_mask"]
-        if 0 in added:  # a tokenizer may know no letter of the text
-            return tuple(encoded["input_ids"][: added.index(0)])
-    return ()
+    rows = (tokenizer(text, return_special_tokens_mask=True) for text in ("a", "The", "1"))
+    # A tokenizer may know no letter of a text.
+    row = next((row for row in rows if 0 in row["special_tokens_mask"]), None)
+    return tuple(row["input_ids"][: row["special_tokens_mask"].index(0)]) if row else ()
 
 
 def policy_of(tokenizer: Any, start: tuple[int, ...]) -> str:
     """Return the policy for signatures: none, add, or the tokens' names."""
-    if not start:
-        return "none"
-    if start == (tokenizer.bos_token_id,):
-        return "add"
+    if start in ((), (tokenizer.bos_token_id,)):
+        return "add" if start else "none"
     return "".join(tokenizer.convert_ids_to_tokens(list(start)))
 
 

@@ -20,7 +20,7 @@ from typing import Any
 from aleatoric.data import files
 from aleatoric.data.files import Place
 from aleatoric.errors import DataError, UsageError, quoted
-from aleatoric.models.base import Ask, LoadOptions, Writing
+from aleatoric.models.base import Ask, LoadOptions, WithoutNotes, Writing
 from aleatoric.types import Draws, Item, TextItem, Texts
 
 _ROUNDING = 1e-6
@@ -28,7 +28,7 @@ KINDS = ("samples", "counts", "texts", "logprobs")
 
 
 @dataclass(frozen=True)
-class RecordedModel:
+class RecordedModel(WithoutNotes):
     """The rows of one file as a source of next words."""
 
     path: Path
@@ -39,10 +39,6 @@ class RecordedModel:
     def label(self) -> str:
         """The file's name without its suffixes."""
         return self.path.name.partition(".")[0]
-
-    def notes(self) -> Sequence[str]:
-        """No notes."""
-        return ()
 
     def draws(self, items: Iterable[Item], ask: Ask) -> Iterator[Draws]:
         """Yield every row of the file in order; the run joins them to items."""
@@ -112,12 +108,8 @@ def _logprobs(item_id: str, value: Any, place: Place) -> dict[str, float]:
 
 
 TEXT_KINDS = ("texts", "generations")
-_PROBLEMS = (
-    "texts are null and left out",
-    "rows hold no text",
-    "inputs have no row",
-    "rows name no input of those asked for",
-)
+_NULL, _EMPTY = "texts are null and left out", "rows hold no text"
+_ABSENT, _UNKNOWN = "inputs have no row", "rows name no input of those asked for"
 
 
 @dataclass(frozen=True)
@@ -127,6 +119,8 @@ class RecordedTexts:
     path: Path
     version: str
     system: str | None = None
+    conventions: Mapping[str, str] = field(default_factory=dict)
+    """None: texts are used as they are."""
     _sizes: Counter[int] = field(default_factory=Counter, repr=False, compare=False)
     """Number of texts -> rows."""
     _problems: Counter[str] = field(default_factory=Counter, repr=False, compare=False)
@@ -136,18 +130,14 @@ class RecordedTexts:
         """The system's name, or the file's without its suffixes."""
         return self.system or self.path.name.partition(".")[0]
 
-    @property
-    def conventions(self) -> Mapping[str, str]:
-        """Texts are used as they are."""
-        return {}
-
     def notes(self) -> Sequence[str]:
         """Unequal numbers of texts, missing texts, rows and inputs that do not match."""
         sizes, notes = sorted(size for size in self._sizes if size), []
         if len(sizes) > 1:
             notes.append(f"inputs have unequal numbers of texts, {sizes[0]} to {sizes[-1]}")
-        problems = self._problems | Counter({"rows hold no text": self._sizes[0]})
-        notes += [f"{problems[kind]} {kind}" for kind in _PROBLEMS if problems[kind]]
+        problems = self._problems | Counter({_EMPTY: self._sizes[0]})
+        kinds = (_NULL, _EMPTY, _ABSENT, _UNKNOWN)
+        notes += [f"{problems[kind]} {kind}" for kind in kinds if problems[kind]]
         return [f"{self.label}: {note}" for note in notes]
 
     def write(self, items: Iterable[TextItem], ask: Writing) -> Iterator[Texts]:
@@ -156,7 +146,7 @@ class RecordedTexts:
         missing = set(requested)
         for item_id, texts in self._rows():
             if item_id not in requested:
-                self._problems["rows name no input of those asked for"] += 1
+                self._problems[_UNKNOWN] += 1
                 continue
             missing.discard(item_id)
             self._sizes[len(texts)] += 1
@@ -164,7 +154,7 @@ class RecordedTexts:
         if requested and missing == requested:
             problem = "no id of its rows is the id of an input"
             raise DataError.at(self.path, None, problem, "give rows the ids of the corpus")
-        self._problems["inputs have no row"] += len(missing)
+        self._problems[_ABSENT] += len(missing)
         yield from (Texts(item_id, ()) for item_id in sorted(missing))
 
     def _rows(self) -> Iterator[tuple[str, tuple[str, ...]]]:
@@ -188,10 +178,10 @@ class RecordedTexts:
         value = row[kinds[0]]
         if value is None:
             return ()
-        is_list = isinstance(value, list)
-        texts = [text for text in value if text is not None] if is_list else value
-        self._problems["texts are null and left out"] += len(value) - len(texts) if is_list else 0
-        return tuple(files.texts_of(texts, kinds[0], place))
+        if isinstance(value, list):
+            self._problems[_NULL] += value.count(None)
+            value = [text for text in value if text is not None]
+        return tuple(files.texts_of(value, kinds[0], place))
 
 
 def _system(row: dict[str, Any], place: Place) -> str | None:
@@ -218,9 +208,7 @@ def _chosen(path: Path, systems: set[str | None], chosen: str | None) -> str | N
     if chosen is not None and chosen not in names:
         problem = f"holds no system {quoted(chosen)}"
         raise DataError.at(path, None, problem, f"its systems are: {choices or 'none'}")
-    if chosen is not None:
-        return chosen
-    if len(systems) > 1:
+    if chosen is None and len(systems) > 1:
         fix = f"name one, as in recorded:FILE?system=NAME ({choices})"
         raise DataError.at(path, None, "holds texts of several systems", fix)
-    return next(iter(systems))
+    return chosen or next(iter(systems))

@@ -11,27 +11,20 @@ from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property
 from itertools import count
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import numpy as np
+import torch
+from torch import Tensor
 
 from aleatoric.errors import ModelError, UsageError, quoted
-from aleatoric.models.base import (
-    TextTally,
-    Writing,
-    check_writing,
-    finished,
-    gpu_memory,
-    pages,
-    recover_memory,
-)
+from aleatoric.models import base
+from aleatoric.models.base import TextTally, Writing
 from aleatoric.models.decoding import Decoder, child, draw, draw_between, widened
 from aleatoric.rng import stream
 from aleatoric.types import Ints, TextItem, Texts
 
 if TYPE_CHECKING:
-    from torch import Tensor
-
     from aleatoric.models.generate_hf import TextNetwork
 
 Ids = tuple[int, ...]
@@ -50,7 +43,7 @@ class Batching:
     def rows_at_once(self, network: TextNetwork, longest: int) -> int:
         """Return the samples that grow together if inputs and texts have `longest` tokens."""
         on_cpu = str(network.device) == "cpu"
-        memory = self.memory or (2 << 30 if on_cpu else gpu_memory(network.device) // 4)
+        memory = self.memory or (2 << 30 if on_cpu else base.gpu_memory(network.device) // 4)
         # About six copies of the logits exist while a token is drawn.
         each = network.bytes_of(longest) + 24 * network.width
         return max(1, min(self.rows or (64 if on_cpu else 1024), memory // each))
@@ -83,12 +76,12 @@ class LiveWriter:
 
     def write(self, items: Iterable[TextItem], ask: Writing) -> Iterator[Texts]:
         """Yield the texts of each input, as inputs are finished."""
-        check_writing(ask)
+        base.check_writing(ask)
         self.tally.start()
         decoder = Decoder.parse(ask.decoder)
         sampler = TextSampler(self.network, decoder, ask.stop)
         # Packs of like length are made from several packs' worth of inputs.
-        for some in pages(items, max(1, 8 * self.at_once // ask.samples)):
+        for some in base.pages(items, max(1, 8 * self.at_once // ask.samples)):
             prompts = [self._prompt(item, ask, decoder) for item in some]
             # Longest first: if memory does not suffice, the first pack fails.
             prompts.sort(key=lambda prompt: len(prompt.ids), reverse=True)
@@ -125,7 +118,7 @@ class LiveWriter:
             if len(by_number) == ask.samples:
                 del unfinished[sample.item_id]
                 decoded = (self.network.decode(by_number[i].ids) for i in sorted(by_number))
-                texts = tuple(finished(text, ask.stop) for text in decoded)
+                texts = tuple(base.finished(text, ask.stop) for text in decoded)
                 n_cut = sum(written.is_cut for written in by_number.values())
                 self.tally.count(texts, n_cut, sample.item_id in short_of_room)
                 yield Texts(sample.item_id, texts)
@@ -201,7 +194,7 @@ def write_all(sampler: TextSampler, packs: Iterable[list[Portion]]) -> Iterator[
 
 def _halves(pack: list[Portion], error: Exception) -> list[list[Portion]]:
     """Split the rest of a pack in two, the first part last; raise other errors."""
-    recover_memory(error, sum(map(len, pack)) <= 1, "text", "shorter inputs")
+    base.recover_memory(error, sum(map(len, pack)) <= 1, "text", "shorter inputs")
     if len(pack) == 1:
         (portion,) = pack
         middle = (portion.first + portion.stop) // 2
@@ -236,8 +229,11 @@ class TextSampler:
         rows = Rows(list(range(len(pack))), [()] * len(pack), owner, number, owner)
         for depth in count():
             drawn = self._draw(pack, rows, logits, depth)
-            below, parents, ended = self._step(pack, rows, drawn)
-            yield from ended
+            below, parents, endings = self._step(pack, rows, drawn)
+            for portion, number, ending in zip(rows.owner, rows.number, endings, strict=True):
+                if ending is not None:
+                    item_id = pack[portion].prompt.item_id
+                    yield pack[portion], Written(item_id, int(number), *ending)
             if not len(below.row):
                 return
             last = np.array([ids[-1] for ids in below.tokens], dtype=np.int64)
@@ -249,7 +245,10 @@ class TextSampler:
         # The key of a sample does not depend on the batch.
         keys, slack = child(child(prompt_keys[rows.owner], rows.number), depth), slack_of(logits)
         low, high = self.decoder.weights_between(widened(logits), slack)
-        _check_weights(high, pack, rows)
+        if len(bad := (~(high.sum(-1) > 0)).nonzero()):
+            name = quoted(pack[rows.portion[int(bad[0, 0])]].prompt.item_id)
+            problem = f"input {name}: the model gave no probabilities (overflow)"
+            raise ModelError(f"{problem}; use --dtype float32.")
         where, numbers = self._on_device(rows.row), self._on_device(keys)
         marked = draw_between(low, high, where, numbers, slack / self.decoder.temperature)
         drawn: Ints = marked.cpu().numpy()
@@ -258,28 +257,26 @@ class TextSampler:
             # Rounding in another batch could change these draws: run the row by itself.
             alone = self.network.alone(pack[rows.portion[row]].prompt.ids, rows.tokens[row])
             zeros, numbers = (self._on_device(x) for x in (np.zeros_like(close), keys[close]))
-            redrawn = draw(self.decoder.probs(widened(alone)), zeros, numbers)
-            drawn[close] = redrawn.cpu().numpy()
+            drawn[close] = draw(self.decoder.probs(widened(alone)), zeros, numbers).cpu().numpy()
         return drawn
 
     def _step(
         self, pack: Sequence[Portion], rows: Rows, drawn: Ints
-    ) -> tuple[Rows, Ints, list[tuple[Portion, Written]]]:
-        """The rows below, the row each comes from, and the samples that have ended."""
+    ) -> tuple[Rows, Ints, list[tuple[Ids, bool] | None]]:
+        """The rows below, the row each comes from, and the ending of each sample."""
         wide = int(drawn.max()) + 1
         pairs, which = np.unique(rows.row * wide + drawn, return_inverse=True)
         parents, tokens = np.divmod(pairs, wide)
         owners = [rows.portion[parent] for parent in parents]
         texts = [(*rows.tokens[p], int(t)) for p, t in zip(parents, tokens, strict=True)]
-        rooms = [pack[owner].prompt.room for owner in owners]
-        endings = [self._ending(text, room) for text, room in zip(texts, rooms, strict=True)]
-        ended = []
-        for sample in np.flatnonzero([endings[new] is not None for new in which]).tolist():
-            ids, is_cut = endings[which[sample]] or ((), False)
-            portion, number = pack[rows.owner[sample]], int(rows.number[sample])
-            ended.append((portion, Written(portion.prompt.item_id, number, ids, is_cut)))
+        places = zip(texts, owners, strict=True)
+        endings = [self._ending(text, pack[owner].prompt.room) for text, owner in places]
         is_open = np.array([ending is None for ending in endings])
-        return _below(rows, owners, texts, which, is_open), parents[is_open], ended
+        kept, going = np.flatnonzero(is_open), is_open[which]
+        row = (np.cumsum(is_open) - 1)[which[going]]
+        of_rows = [owners[i] for i in kept], [texts[i] for i in kept]
+        below = Rows(*of_rows, rows.owner[going], rows.number[going], row)
+        return below, parents[is_open], [endings[new] for new in which]
 
     def _ending(self, ids: Ids, room: int) -> tuple[Ids, bool] | None:
         """The tokens of a row that has ended, and whether it was cut; `None` if it continues."""
@@ -290,30 +287,7 @@ class TextSampler:
         return (ids, True) if len(ids) >= room else None
 
     def _on_device(self, values: Ints) -> Tensor:
-        import torch
-
         return torch.as_tensor(values).to(self.network.device)
-
-
-def _check_weights(weights: Tensor, pack: Sequence[Portion], rows: Rows) -> None:
-    bad = (~(weights.sum(-1) > 0)).nonzero()
-    if len(bad):
-        name = quoted(pack[rows.portion[int(bad[0, 0])]].prompt.item_id)
-        problem = f"input {name}: the model gave no probabilities (overflow)"
-        raise ModelError(f"{problem}; use --dtype float32.")
-
-
-def _below(rows: Rows, owners: list[int], texts: list[Ids], which: Ints, is_open: Any) -> Rows:
-    going = is_open[which]
-    renumbered = np.cumsum(is_open) - 1
-    kept = np.flatnonzero(is_open).tolist()
-    return Rows(
-        [owners[i] for i in kept],
-        [texts[i] for i in kept],
-        rows.owner[going],
-        rows.number[going],
-        renumbered[which[going]],
-    )
 
 
 def slack_of(logits: Tensor) -> float:
@@ -321,7 +295,5 @@ def slack_of(logits: Tensor) -> float:
 
     Measured on a model of 135M parameters: up to 2e-6 of the largest logit in float32.
     """
-    import torch
-
     share = {torch.float32: 2.0**-18, torch.float64: 2.0**-44}.get(logits.dtype, 0.0)
     return share and share * float(logits.nan_to_num(0.0, 0.0, 0.0).abs().max().clamp_min(1.0))

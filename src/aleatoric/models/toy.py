@@ -2,18 +2,18 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 
 from aleatoric.data.simulated import sample, truth
 from aleatoric.errors import UsageError
-from aleatoric.models.base import Ask
+from aleatoric.models.base import Ask, WithoutNotes
 from aleatoric.rng import stream
 from aleatoric.types import Draws, Item
 
 
 @dataclass(frozen=True)
-class ToyModel:
+class ToyModel(WithoutNotes):
     """Draws from the true distribution of a context, at a temperature."""
 
     temperature: float = 1.0
@@ -24,10 +24,6 @@ class ToyModel:
     def label(self) -> str:
         """`toy`, with its temperature if that is not 1."""
         return "toy" if self.temperature == 1 else f"toy:temperature={self.temperature:g}"
-
-    def notes(self) -> Sequence[str]:
-        """No notes."""
-        return ()
 
     def draws(self, items: Iterable[Item], ask: Ask) -> Iterator[Draws]:
         """Yield `ask.samples` words per item, from the item's own random stream."""

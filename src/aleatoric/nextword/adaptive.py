@@ -10,9 +10,6 @@ from aleatoric.errors import UsageError
 from aleatoric.nextword.answers import model_distribution, pool
 from aleatoric.types import Categorical, Draws, Pair
 
-FIRST = 50
-"""Draws before a context is judged for the first time."""
-
 
 def parse_until(text: str) -> float:
     """Return the standard error of `se=0.01`."""
@@ -26,7 +23,7 @@ def parse_until(text: str) -> float:
     return error
 
 
-def rounds(most: int, first: int = FIRST) -> Iterator[tuple[int, int]]:
+def rounds(most: int, first: int = 50) -> Iterator[tuple[int, int]]:
     """Yield (draws so far, draws to add): the number of draws doubles, up to `most`.
 
     >>> list(rounds(1000, 100))

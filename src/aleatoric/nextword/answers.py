@@ -7,11 +7,13 @@ from __future__ import annotations
 
 import math
 import re
-from collections import Counter
+from collections import Counter, defaultdict
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
+from itertools import compress
 
 from aleatoric.errors import UsageError, quoted
+from aleatoric.models.checkpoints import listed
 from aleatoric.nextword.rules import WordRule, is_code, is_spaceless, normalise, rule_named
 from aleatoric.registry import called, function_at
 from aleatoric.types import FAILED, Categorical, Choices, Draws, Item
@@ -20,6 +22,12 @@ from aleatoric.types import FAILED, Categorical, Choices, Draws, Item
 def human_counts(responses: Iterable[str]) -> dict[str, int]:
     """Count how many people gave each word, in normal form."""
     return dict(Counter(map(normalise, responses)))
+
+
+def has_tie(counts: Mapping[str, int]) -> bool:
+    """Return whether several words are the most frequent one."""
+    first, *others = sorted(counts.values(), reverse=True)
+    return first in others
 
 
 def model_distribution(draws: Draws, keep_failed: bool) -> Categorical | None:
@@ -40,10 +48,10 @@ def normalised_counts(counts: Mapping[str, int]) -> dict[str, int]:
     text = "".join(counts)
     if text.isascii() and text == text.lower():
         return dict(counts)
-    merged: dict[str, int] = {}
+    merged: dict[str, int] = defaultdict(int)
     forms = map(str.lower if text.isascii() else normalise, counts)
     for form, count in zip(forms, counts.values(), strict=True):
-        merged[form] = merged.get(form, 0) + count
+        merged[form] += count
     return merged
 
 
@@ -52,10 +60,9 @@ def renormalised(logprobs: Mapping[str, float]) -> Categorical | None:
     if not logprobs:
         return None
     top = max(logprobs.values())
-    weights: dict[str, float] = {}
+    weights: dict[str, float] = defaultdict(float)
     for word, logprob in logprobs.items():
-        key = normalise(word)
-        weights[key] = weights.get(key, 0.0) + math.exp(logprob - top)
+        weights[normalise(word)] += math.exp(logprob - top)
     total = math.fsum(weights.values())
     return Categorical(tuple(weights), tuple(w / total for w in weights.values()))
 
@@ -69,38 +76,39 @@ def cut(draws: Draws, rule: WordRule) -> Draws:
 
 def _with_words(draws: Draws, words: Iterable[tuple[str | None, int]]) -> Draws:
     """Add (word, count) pairs to draws; `None` counts as failed."""
-    counts, failed = dict(draws.counts), draws.failed
+    counts, failed = Counter(draws.counts), draws.failed
     for word, count in words:
         if word is None:
             failed += count
         else:
-            counts[word] = counts.get(word, 0) + count
-    return replace(draws, counts=counts, failed=failed)
+            counts[word] += count
+    return replace(draws, counts=dict(counts), failed=failed)
 
 
 def pool(rows: Sequence[Draws]) -> Draws:
     """Pool several rows of one item: counts and failures add up."""
-    first, *others = rows
-    if not others or first.logprobs is not None:
-        return first
-    counts = Counter(first.counts)
-    for row in others:
+    if len(rows) == 1 or rows[0].logprobs is not None:
+        return rows[0]
+    counts: Counter[str] = Counter()
+    for row in rows:
         counts.update(row.counts)
-    return replace(first, counts=dict(counts), failed=sum(row.failed for row in rows))
+    return replace(rows[0], counts=dict(counts), failed=sum(row.failed for row in rows))
 
 
 def regroup(distribution: Categorical, classes: Mapping[str, str]) -> Categorical:
     """Return the distribution over classes of outcomes, such as parts of speech."""
-    mass: dict[str, float] = {}
+    mass: dict[str, float] = defaultdict(float)
     for word, probability in distribution.as_dict().items():
-        name = classes[word]
-        mass[name] = mass.get(name, 0.0) + probability
+        mass[classes[word]] += probability
     return replace(distribution, support=tuple(mass), probs=tuple(mass.values()))
 
 
-_FEW = 5
-_MISSING = frozenset(("NA", "N/A", "n/a", "NaN", "nan", "#N/A", "NULL", "null"))
+_MISSING = frozenset(("NA", "N/A", "n/a", "NaN", "nan", "#N/A", "NULL", "null", "-99", "-999"))
 """Codes for missing answers in survey files."""
+_GAP = "__"
+"""How a questionnaire may mark the place of the answer."""
+_TIES, _FEWEST_TIES = 0.1, 10
+"""Share and number of contexts with a tie for people's most frequent word that a run notes."""
 _EXAMPLES = 3
 _MOST_WORDS = 10_000
 _NUMBER = re.compile(r"\W*\d+[.,:]\d")
@@ -109,14 +117,13 @@ _NUMBER = re.compile(r"\W*\d+[.,:]\d")
 
 @dataclass(frozen=True)
 class Reading:
-    """How words are read: `text` reads a model's raw text, `answer` a word that is given as such.
-
-    The option `lead` applies to texts only.
-    """
+    """How words are read."""
 
     choices: Choices
     text: WordRule
+    """Reads a model's raw text; the option `lead` applies here only."""
     answer: WordRule
+    """Reads a word that is given as such."""
 
     @classmethod
     def of(cls, choices: Choices) -> Reading:
@@ -147,21 +154,21 @@ them"
     def __init__(self) -> None:
         self.total = self.trimmed = self.shortened = self.wordless = 0
         self._examples: dict[str, str] = {}
-        self._joined: dict[str, dict[str, None]] = {}
+        self._joined: dict[str, list[str]] = {}
         """Word -> some of the different answers that were shortened to it."""
 
-    def read(self, given: str, count: int, rule: WordRule) -> str | None:
-        """Return the word in what was given, and count the change."""
+    def read(self, answer: str, count: int, rule: WordRule) -> str | None:
+        """Return the word in an answer, and count the change."""
         self.total += count
-        word = rule(given)
+        word = rule(answer)
         if word is None:
             self.wordless += count
-        elif word != given and (form := normalise(word)) != (before := normalise(given.strip())):
-            if _letters(form) == _letters(before):
+        elif word != answer and (form := normalise(word)) != (before := normalise(answer.strip())):
+            if [*filter(str.isalnum, form)] == [*filter(str.isalnum, before)]:
                 self.trimmed += count
             else:
                 self.shortened += count
-                self._keep_example(given, word, form, before)
+                self._keep_example(answer, word, form, before)
         return word
 
     def _keep_example(self, answer: str, word: str, form: str, before: str) -> None:
@@ -170,9 +177,9 @@ them"
         if len(self._examples) < _EXAMPLES or (lacks_number and _NUMBER.match(answer)):
             self._examples[answer] = word
         if len(self._joined) < _MOST_WORDS or form in self._joined:
-            joined = self._joined.setdefault(form, {})
-            if len(joined) < _EXAMPLES:
-                joined[before] = None
+            joined = self._joined.setdefault(form, [])
+            if len(joined) < _EXAMPLES and before not in joined:
+                joined.append(before)
 
     @property
     def changed(self) -> int:
@@ -181,12 +188,10 @@ them"
 
     def note(self, what: str) -> str:
         """Return one sentence for the notes of a run."""
-        examples = (
-            f"{quoted(answer, 30)} to {quoted(word, 30)}" for answer, word in self._examples.items()
-        )
+        examples = ", ".join(_became([answer], word) for answer, word in self._examples.items())
         parts = {
             "without punctuation": self.trimmed,
-            f"shortened to the first word, such as {', '.join(examples)}": self.shortened,
+            f"shortened to the first word, such as {examples}": self.shortened,
             "left out because they hold no word": self.wordless,
         }
         changes = "; ".join(f"{count:,} {part}" for part, count in parts.items() if count)
@@ -197,15 +202,14 @@ them"
 
     def _joined_note(self) -> str:
         """Different answers that became one word, such as 3.5 and 3.9, which both become 3."""
-        joined = [
-            (word, list(answers)) for word, answers in self._joined.items() if len(answers) > 1
-        ]
-        joined.sort(key=lambda pair: not _NUMBER.match(pair[1][0]))  # the most surprising first
-        cases = (
-            f"{' and '.join(quoted(answer, 30) for answer in answers)} to {quoted(word, 30)}"
-            for word, answers in joined[:_EXAMPLES]
-        )
-        return f"; different answers became one word, such as {', '.join(cases)}" if joined else ""
+        joined = [(answers, word) for word, answers in self._joined.items() if len(answers) > 1]
+        joined.sort(key=lambda pair: not _NUMBER.match(pair[0][0]))  # the most surprising first
+        cases = ", ".join(_became(*pair) for pair in joined[:_EXAMPLES])
+        return f"; different answers became one word, such as {cases}" if joined else ""
+
+
+def _became(answers: Iterable[str], word: str) -> str:
+    return f"{' and '.join(quoted(answer, 30) for answer in answers)} to {quoted(word, 30)}"
 
 
 class ReadItems:
@@ -215,34 +219,32 @@ class ReadItems:
     """
 
     def __init__(self, items: Iterable[Item], reading: Reading) -> None:
-        self._items = items
-        self._reading = reading
+        self._items, self._reading = items, reading
         self._changes = AnswerChanges()
         self._left_out: list[str] = []
-        self._n_items = self._n_spaced = 0
+        self._n_items = self._n_spaced = self._n_gaps = self._n_ties = 0
         self._missing: Counter[str] = Counter()
 
     def __iter__(self) -> Iterator[Item]:
-        has_item = False
         for item in self._items:
             _check_script(item, self._reading.choices.rule)
             self._n_items += 1
             self._n_spaced += item.context != item.context.rstrip()
+            self._n_gaps += item.context.rstrip().endswith(_GAP)
             self._missing.update(a for a in map(str.strip, item.responses) if a in _MISSING)
             words = [self._changes.read(a, 1, self._reading.answer) for a in item.responses]
-            kept = tuple(word for word in words if word is not None)
-            if kept:
-                has_item = True
-                persons = item.persons and tuple(
-                    p for p, word in zip(item.persons, words, strict=True) if word is not None
-                )
+            is_kept = [word is not None for word in words]
+            if any(is_kept):
+                kept = tuple(word for word in words if word is not None)
+                self._n_ties += has_tie(human_counts(kept))
+                persons = item.persons and tuple(compress(item.persons, is_kept))
                 original = item.original
                 if original is not None and is_code(self._reading.choices.rule):
                     original = self._reading.answer(original)  # scoring applies other rules
                 yield replace(item, responses=kept, original=original, persons=persons)
             else:
                 self._left_out.append(item.id)
-        if self._left_out and not has_item:
+        if self._left_out and len(self._left_out) == self._n_items:
             raise UsageError("no answer of the corpus holds a word; check its column of answers.")
 
     def notes(self) -> Iterator[str]:
@@ -250,14 +252,14 @@ class ReadItems:
         if self._changes.changed:
             yield self._changes.note("answers")
         if self._left_out:
-            names = ", ".join(f"{quoted(name, 40)}" for name in self._left_out[:_FEW])
-            suffix = f" and {len(self._left_out) - _FEW} more" if len(self._left_out) > _FEW else ""
-            yield f"no answer holds a word, and the item is left out: {names}{suffix}"
+            names = listed((quoted(name, 40) for name in self._left_out), most=5)
+            yield f"no answer holds a word, and the item is left out: {names}"
         if self._missing:
-            codes = ", ".join(map(quoted, self._missing))
+            yield _missing_note(self._missing)
+        if self._n_gaps:
             yield (
-                f"{self._missing.total():,} answers are {codes} and count as words; if they stand "
-                "for missing answers, remove them from the corpus"
+                f"{self._n_gaps:,} of {self._n_items:,} contexts end in {_GAP!r}, which models "
+                "read as a part of the text; remove it from the corpus"
             )
         if self._n_spaced:
             yield (
@@ -265,6 +267,22 @@ class ReadItems:
                 "write the space before a word themselves and give people's words less "
                 "probability after one; remove it from the corpus"
             )
+        if self._n_ties >= max(_FEWEST_TIES, _TIES * self._n_items):
+            yield (
+                f"in {self._n_ties:,} of {self._n_items:,} contexts, several words tie for "
+                "people's most frequent one, and the first in the corpus counts: ece_human, "
+                "ece_oracle and rank_of_human_mode depend on the order of answers"
+            )
+
+
+def _missing_note(found: Counter[str]) -> str:
+    codes, option = ", ".join(map(quoted, found)), f"--missing {','.join(found)}"
+    total = f"{found.total():,} answers are"
+    meaning = "count as words; if they stand for missing answers, drop them"
+    if found.total() == 1:
+        total = "1 answer is"
+        meaning = "counts as a word; if it stands for a missing answer, drop it"
+    return f"{total} {codes} and {meaning} with {option}"
 
 
 def read_draws(draws: Iterable[Draws], reading: Reading, changes: AnswerChanges) -> Iterator[Draws]:
@@ -316,14 +334,9 @@ def _user_rule(place: str) -> WordRule:
     def rule(text: str) -> str | None:
         word = called(function, place, "word rule", text)
         if word is not None and not isinstance(word, str):
-            raise UsageError(
-                f"the word rule {place} returned {type(word).__name__} for {quoted(text)}; return "
-                "the first word as a string, or None where there is none."
-            )
+            problem = f"the word rule {place} returned {type(word).__name__} for {quoted(text)}"
+            fix = "return the first word as a string, or None where there is none"
+            raise UsageError(f"{problem}; {fix}.")
         return (word.strip() or None) if word else None
 
     return rule
-
-
-def _letters(word: str) -> str:
-    return "".join(filter(str.isalnum, word))

@@ -4,22 +4,22 @@ from __future__ import annotations
 
 import itertools
 import unicodedata
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from functools import cached_property
-from typing import Literal
+from typing import TYPE_CHECKING, Literal
 
 import numpy as np
-from numpy.typing import NDArray
 
 from aleatoric.errors import UsageError
 from aleatoric.nextword.rules import JOINS, LEAD, fold, normalise
-from aleatoric.types import Ints
+from aleatoric.types import Bools, Ints
+
+if TYPE_CHECKING:
+    from aleatoric.nextword.vocabulary import Vocabulary
 
 MARKS = 6
 """A letter with more combining marks than this is matched with its marks in their order only."""
-LONG = 64
-"""Words with more letters are numbered one by one: a letter table is as wide as the longest."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -32,10 +32,7 @@ class Ragged:
     @classmethod
     def of(cls, rows: Sequence[Ints]) -> Ragged:
         """Store the given rows."""
-        starts = np.zeros(len(rows) + 1, dtype=np.int64)
-        np.cumsum(np.fromiter(map(len, rows), np.int64, len(rows)), out=starts[1:])
-        values = np.concatenate(rows) if rows else np.zeros(0, dtype=np.int64)
-        return cls(starts, values.astype(np.int64, copy=False))
+        return cls(np.cumsum([0, *map(len, rows)]), np.concatenate([_NONE, *rows]))
 
     @classmethod
     def grouped(cls, owners: Ints, values: Ints, count: int) -> Ragged:
@@ -48,8 +45,7 @@ class Ragged:
         """Return (which of `rows` a value belongs to, value) for all values of some rows."""
         counts = self.starts[rows + 1] - self.starts[rows]
         which = np.repeat(np.arange(len(rows)), counts)
-        before = np.cumsum(counts) - counts
-        places = np.arange(len(which)) + (self.starts[rows] - before)[which]
+        places = np.arange(len(which)) + (self.starts[rows] - np.cumsum(counts) + counts)[which]
         return which, self.values[places]
 
 
@@ -62,16 +58,13 @@ class Beginnings:
 
     def __init__(self, words: Sequence[str]) -> None:
         folded = [fold(normalise(word)) for word in words]
-        plain = sorted(word for word in set(folded) if word.isascii() and len(word) <= LONG)
-        self.letters, rows = _plain_beginnings(plain)
-        paths = dict(zip(plain, rows, strict=True))
-        self._numbers = {letters: number for number, letters in enumerate(self.letters)}
-        for word in folded:
-            if word not in paths:
-                prefixes = list(dict.fromkeys(beginnings(word)))
-                self.letters += [prefix for prefix in prefixes if prefix not in self._numbers]
-                path = [self._numbers.setdefault(p, len(self._numbers)) for p in prefixes]
-                paths[word] = np.array(path, dtype=np.int64)
+        self._numbers = {"": 0}
+        paths: dict[str, Ints] = {}
+        for word in dict.fromkeys([*sorted(filter(str.isascii, folded)), *folded]):
+            prefixes = dict.fromkeys(beginnings(word))
+            path = [self._numbers.setdefault(p, len(self._numbers)) for p in prefixes]
+            paths[word] = np.array(path, dtype=np.int64)
+        self.letters = list(self._numbers)
         self.paths = Ragged.of([paths[word] for word in folded])
         self.ends = np.array([self._numbers[word] for word in folded], dtype=np.int64)
 
@@ -96,27 +89,6 @@ class Beginnings:
     def lengths(self) -> Ints:
         """The number of letters of each prefix."""
         return np.array([len(letters) for letters in self.letters], dtype=np.int64)
-
-
-def _plain_beginnings(words: Sequence[str]) -> tuple[list[str], list[Ints]]:
-    """All prefixes of sorted ASCII words, the empty one first, and those of each word.
-
-    A word shares its first letters with the word before it: those prefixes already have numbers,
-    and the longer ones get the next numbers.
-    """
-    lengths = np.fromiter(map(len, words), np.int64, len(words))
-    width = int(lengths.max(initial=0)) + 1
-    table = np.array(words, dtype=f"S{width}").view(np.uint8).reshape(-1, width)
-    same = np.zeros(table.shape, dtype=np.bool_)
-    same[1:] = np.logical_and.accumulate(table[1:] == table[:-1], axis=1)
-    size = 1 + np.arange(width)  # of the prefix that ends in a column
-    fresh = ~same & (size <= lengths[:, None])
-    number = np.maximum.accumulate(np.cumsum(fresh).reshape(fresh.shape) * fresh, axis=0)
-    row, column = np.nonzero(fresh)
-    letters = [words[i][:stop] for i, stop in zip(row.tolist(), (column + 1).tolist(), strict=True)]
-    paths = np.column_stack([np.zeros(len(words), dtype=np.int64), number])
-    stops = (lengths + 1).tolist()
-    return ["", *letters], [path[:stop] for path, stop in zip(paths, stops, strict=True)]
 
 
 def beginnings(folded: str) -> Iterator[str]:
@@ -144,11 +116,12 @@ def beginnings(folded: str) -> Iterator[str]:
 class Cells:
     """The prefixes of each context's own words: a cell is a context at a prefix.
 
-    `beginning` and `completes` (a place among the words, or -1) describe the cells in ascending
-    order of (context, prefix); `through` are the places of the words that a text at a cell can
-    still become, `of_context` the cells of each context.
+    `owner` (the context), `beginning` and `completes` (a place among the words, or -1) describe the
+    cells in ascending order of (context, prefix); `through` are the places of the words that a text
+    at a cell can still become, `of_context` the cells of each context.
     """
 
+    owner: Ints
     beginning: Ints
     completes: Ints
     through: Ragged
@@ -170,7 +143,7 @@ class Cells:
         owner, beginning = np.divmod(codes, size)
         through = Ragged.grouped(cell, place, len(codes))
         of_context = Ragged.grouped(owner, np.arange(len(codes)), contexts)
-        return cls(beginning, completes, through, of_context, codes, size)
+        return cls(owner, beginning, completes, through, of_context, codes, size)
 
     def __len__(self) -> int:
         return len(self.beginning)
@@ -179,25 +152,20 @@ class Cells:
         """Return the cells of contexts at prefixes, -1 where a context has no such prefix."""
         codes = owners * self._size + beginnings
         places = np.minimum(np.searchsorted(self._codes, codes), len(self._codes) - 1)
-        good: NDArray[np.bool_] = (beginnings >= 0) & (self._codes[places] == codes)
+        good: Bools = (beginnings >= 0) & (self._codes[places] == codes)
         return np.where(good, places, -1)
 
 
 Effect = Literal["grows", "closes"]
-"""Tokens that leave the word open at the target, or that end it there."""
+"""Tokens that leave the word open at the target, or that end it there (fields of tables)."""
 _NONE = np.zeros(0, dtype=np.int64)
 
 
 class TokenPlans:
-    """Finds tokens by (table, current prefix of a text, target prefix).
+    """Finds tokens by (table, current prefix of a text, target prefix)."""
 
-    `index(effect, table)` maps added letters to tokens.
-    """
-
-    def __init__(
-        self, index: Callable[[Effect, int], Mapping[str, Ints]], beginnings: Beginnings
-    ) -> None:
-        self._index, self._beginnings = index, beginnings
+    def __init__(self, vocabulary: Vocabulary, beginnings: Beginnings) -> None:
+        self._vocabulary, self._beginnings = vocabulary, beginnings
         self._from_start: dict[Effect, Ragged] = {}
         self._known: dict[Effect, dict[int, Ints]] = {"grows": {}, "closes": {}}
 
@@ -207,7 +175,7 @@ class TokenPlans:
         first, others = np.flatnonzero(start), np.flatnonzero(~start)
         if effect not in self._from_start:
             # The tokens that write each prefix right after a context, which is the common case.
-            index = self._index(effect, LEAD)
+            index = getattr(self._vocabulary.numbered(LEAD), effect)
             rows = [index.get(letters, _NONE) for letters in self._beginnings.letters]
             self._from_start[effect] = Ragged.of(rows)
         which, begun = self._from_start[effect].take(targets[first])
@@ -227,6 +195,7 @@ class TokenPlans:
             if code not in cached:
                 table, steps = divmod(code, size * size)
                 before, after = letters[steps // size], letters[steps % size]
-                index = self._index(effect, table) if after.startswith(before) else {}
-                cached[code] = index.get(after[len(before) :], _NONE)
+                index = getattr(self._vocabulary.numbered(table), effect)
+                grown = after.startswith(before)
+                cached[code] = index.get(after[len(before) :], _NONE) if grown else _NONE
         return Ragged.of([cached[code] for code in codes.tolist()]).take(which)

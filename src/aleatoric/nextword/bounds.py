@@ -43,39 +43,46 @@ class WordProbabilities:
         TVD = 1 - Σ min(p, q), so it decreases as the words' probabilities increase.
         """
         p = [human.get(word, 0.0) for word in self.words]
-        least = _overlap(p, self.low)
-        most = min(_overlap(p, self.high), least + self.open)
+        columns = (self.low, self.value, self.high)
+        least, middle, most = (sum(map(min, p, q)) for q in columns)
         total = sum(p)
-        return Bounds(total - most, total - _overlap(p, self.value), total - least)
+        return Bounds(total - min(most, least + self.open), total - middle, total - least)
 
     def log_loss(self, human: Mapping[str, float]) -> tuple[float, float | None]:
         """Bounds of the human log loss; the upper one is `None` if it is infinite."""
         p = np.array([human.get(word, 0.0) for word in self.words])
-        positive = p > 0
-        low, high = (np.array(q)[positive] for q in (self.low, self.high))
+        p, low, high = (np.array(q)[p > 0] for q in (p, self.low, self.high))
         if not (high > 0).all():
             return math.inf, None
-        least = -float((p[positive] * np.log(np.minimum(high, 1.0))).sum())
-        if not (low > 0).all():
-            return least, None
-        return least, -float((p[positive] * np.log(low)).sum())
+        most = _best_shares(p, low, np.minimum(high, 1.0), float(low.sum()) + self.open)
+        least = -float((p * np.log(most)).sum())
+        return least, -float((p * np.log(low)).sum()) if (low > 0).all() else None
 
 
-def _overlap(p: list[float], q: tuple[float, ...]) -> float:
-    return sum(min(a, b) for a, b in zip(p, q, strict=True))
+def _best_shares(p: Floats, low: Floats, high: Floats, total: float) -> Floats:
+    """The probabilities q with the largest Σ p log q, where low ≤ q ≤ high and Σq ≤ total.
+
+    The best are q = p·scale within their bounds; the scale is found by bisection, rounded up.
+    """
+    if high.sum() <= total:
+        return high
+    least, most = 0.0, float((high / p).max())
+    for _ in range(100):
+        scale = (least + most) / 2
+        fits = np.clip(p * scale, low, high).sum() <= total
+        least, most = (scale, most) if fits else (least, scale)
+    return np.clip(p * most, low, high)
 
 
 @dataclass(frozen=True, slots=True)
 class TopWords:
-    """The likeliest words, most likely first, with bounds of their probabilities.
-
-    `unseen` is an upper bound for the probability of any other word.
-    """
+    """The likeliest words, most likely first, with bounds of their probabilities."""
 
     words: tuple[str, ...]
     low: tuple[float, ...]
     high: tuple[float, ...]
     unseen: float
+    """Upper bound of the probability of any other word."""
 
 
 def agreement_bounds(

@@ -8,28 +8,31 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, Literal
+from typing import TYPE_CHECKING, Any, Literal, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
 
 from aleatoric.errors import UsageError
 from aleatoric.models.decoding import Decoder
-from aleatoric.nextword.beginnings import Beginnings, Cells, Effect, TokenPlans
+from aleatoric.nextword.beginnings import Beginnings, Cells, TokenPlans
 from aleatoric.nextword.bounds import WordProbabilities
+from aleatoric.nextword.packs import for_contexts
 from aleatoric.nextword.rules import LEAD, Lead, fold
-from aleatoric.nextword.tree import Limits, Tree, for_contexts
+from aleatoric.nextword.tree import Limits, Tree
 from aleatoric.nextword.vocabulary import ENTRY, Digest, Entries, LogitReader, NodeCache, Vocabulary
-from aleatoric.types import Floats, Ints
+from aleatoric.types import Bools, Floats, Ints
 
 if TYPE_CHECKING:
     from aleatoric.models.hf import HFModel
 
 
-LOOSE = 32
-"""Number of loose tokens that are considered per node."""
 SPELLINGS = 8
 """Rounds in which words without any probability are spelled out; some cannot be."""
+LOSS = 0.1
+"""Log loss is searched until its bounds are so many nats apart."""
+LOSS_WAVE = 8
+"""Tokens per round that only log loss needs."""
 SMALL = 1e-3
 """A continuation is not followed below this share of the tolerance."""
 
@@ -53,13 +56,18 @@ class Search:
 
     The bounds are those of the total variation distance for a question with weights, and the open
     mass for one without. With `every_word`, at least one spelling of every word is run, so that
-    every probability has a lower bound above 0.
+    every probability has a lower bound above 0. At most `wave` tokens per context run per round: a
+    small wave reaches deeper with the same number of nodes, and takes more rounds. While a context
+    has fewer than `loss_nodes` nodes, the search also goes on until the bounds of the log loss of
+    its weights are `LOSS` apart.
     """
 
     tolerance: float = 0.02
     nodes: int = 200
     failed: Literal["reject", "outcome"] = "reject"
     every_word: bool = False
+    wave: int = 10**9
+    loss_nodes: int = 0
 
     def __post_init__(self) -> None:
         if not self.tolerance >= 0:  # nor NaN
@@ -85,17 +93,13 @@ def exact(
 
 
 def answer(
-    tree: Tree,
-    reader: LogitReader,
-    asking: Asking,
-    search: Search,
-    cache: NodeCache | None = None,
+    tree: Tree, reader: LogitReader, asking: Asking, search: Search, cache: NodeCache | None = None
 ) -> Iterator[tuple[int, WordProbabilities] | None]:
     """Search the continuations of a tree's contexts; yield (question, answer).
 
     Yields `None` while it waits for the device. Every node that is run is added to the cache.
     """
-    searches = Searches(tree, asking, reader, search, cache)
+    searches = Searches(tree, reader, asking, search, cache)
     yield from searches.run()
     yield from zip(tree.spans(), searches.answers(), strict=True)
 
@@ -108,16 +112,10 @@ class Asking:
         words = dict.fromkeys(word for question in questions for word in question.words)
         self.numbers = {word: number for number, word in enumerate(words)}
         self.beginnings = Beginnings(list(words))
-
-        def index(effect: Effect, table: int) -> dict[str, Ints]:
-            effects = vocabulary.numbered(table)
-            return effects.grows if effect == "grows" else effects.closes
-
-        self.plans = TokenPlans(index, self.beginnings)
+        self.plans = TokenPlans(vocabulary, self.beginnings)
 
 
-@dataclass(frozen=True, eq=False)
-class PlannedTokens:
+class PlannedTokens(NamedTuple):
     """Tokens that matter to a batch: first `growing` that lead to a cell, then word endings."""
 
     rows: Ints
@@ -130,37 +128,28 @@ class Searches:
     """The searches of a tree's contexts: words found, mass still open, entries to run.
 
     The words of all contexts are concatenated; a word's place is its index there. Mass that is too
-    small to follow is summed as `_dust`.
+    small to follow is summed per cell as `_dust`.
     """
 
     def __init__(
-        self,
-        tree: Tree,
-        asking: Asking,
-        reader: LogitReader,
-        goal: Search,
-        cache: NodeCache | None = None,
+        self, tree: Tree, reader: LogitReader, asking: Asking, goal: Search, cache: NodeCache | None
     ) -> None:
         spans = tree.spans()
         questions = [asking.questions[index] for index in spans]
-        self._tree, self._asking, self._reader = tree, asking, reader
-        self._goal, self._cache = goal, cache
-        self._count = len(spans)
+        self._tree, self._reader, self._asking = tree, reader, asking
+        self._goal, self._cache, self._count, self._rounds = goal, cache, len(spans), 0
         self._spans = np.array(list(spans.values()), dtype=np.int64)
-        self._room = tree.lm.window - (self._spans[:, 1] - self._spans[:, 0])
+        self._room = tree.window - (self._spans[:, 1] - self._spans[:, 0])
         self._words = [question.words for question in questions]
         self._owner = np.repeat(np.arange(self._count), [len(words) for words in self._words])
-        self._word = np.array(
-            [asking.numbers[word] for words in self._words for word in words], dtype=np.int64
-        )
+        numbers = [asking.numbers[word] for words in self._words for word in words]
+        self._word = np.array(numbers, dtype=np.int64)
         weights = [question.weights or (1.0,) * len(question.words) for question in questions]
         self._weights = np.array([x for row in weights for x in row], dtype=np.float64)
         self._cells = Cells.of(asking.beginnings, self._word, self._owner, self._count)
         self._found = np.zeros(len(self._word))
-        self._dust = np.zeros(self._count)
-        self._failed = np.zeros(self._count)
+        self._dust, self._failed = np.zeros(len(self._cells)), np.zeros(self._count)
         self._nodes = np.zeros(self._count, dtype=np.int64)
-        self._rounds = 0
         self._entries: Entries = np.zeros(0, dtype=ENTRY)
         self._resting: list[Entries] = []
         """Remaining entries of finished contexts."""
@@ -182,35 +171,59 @@ class Searches:
                 yield from self.take(chosen[part], numbers, logits)
 
     def choose(self) -> Entries:
-        """Choose the largest entries of each context, until the others are below the tolerance."""
+        """Choose the largest entries of each context, until the others are below the tolerances."""
         self._rounds += 1
-        # How much each entry, and each context's dust, can still change the overlap.
-        lacks = np.maximum(0.0, self._weights - self._found)
-        lack = self._sums_through(lacks)[self._entries["cell"]]
-        worths = np.minimum(self._entries["mass"], lack)
-        dust = np.minimum(self._dust, np.bincount(self._owner, lacks, self._count))
-        forced = self._only_ways()
-        order = np.lexsort((-worths, ~forced, self._entries["owner"]))
-        owners = self._entries["owner"][order]
-        sizes = np.bincount(owners, minlength=self._count)
-        rank = np.arange(len(owners)) - (np.cumsum(sizes) - sizes)[owners]
-        table = np.zeros((self._count, max(int(sizes.max(initial=0)), 1)))
-        table[owners, rank] = worths[order]
-        remaining = (table.sum(1) + dust)[:, None] - (np.cumsum(table, axis=1) - table)
-        room = np.maximum(self._goal.nodes - self._nodes, 0)
         # Words without any probability come first, and may take more nodes than `goal.nodes`.
-        needed = (remaining[owners, rank] > self._goal.tolerance) & (rank < room[owners])
-        taken = needed | forced[order]
-        chosen: Entries = self._entries[order[taken]]
+        taken = self._only_ways()
+        room = np.clip(self._goal.nodes - self._nodes, 0, self._goal.wave)
+        taken |= self._useful(*self._overlap_worths(), self._goal.tolerance, room, taken)
+        if self._goal.loss_nodes:
+            room = np.clip(self._goal.loss_nodes - self._nodes, 0, LOSS_WAVE)
+            taken |= self._useful(*self._loss_worths(), LOSS, room, taken)
+        chosen: Entries = self._entries[taken]
         counts = np.bincount(chosen["owner"], minlength=self._count)
-        others = self._entries[order[~taken]]
+        others = self._entries[~taken]
         going = counts[others["owner"]] > 0
         self._entries = others[going]
         self._resting.append(others[~going])
         self._nodes += counts
         return chosen
 
-    def _only_ways(self) -> NDArray[np.bool_]:
+    def _overlap_worths(self) -> tuple[Floats, Floats]:
+        """How much each entry, and everything open in each context, can change the overlap."""
+        lack = self._sums_through(np.maximum(0.0, self._weights - self._found))
+        worths = np.minimum(self._entries["mass"], lack[self._entries["cell"]])
+        dust = _by(self._cells.owner, np.minimum(self._dust, lack), self._count)
+        return worths, dust + _by(self._entries["owner"], worths, self._count)
+
+    def _loss_worths(self) -> tuple[Floats, Floats]:
+        """How much each entry, and everything open in each context, can change the log loss.
+
+        Without an entry, the log of a word's upper bound falls by at least mass / upper bound.
+        """
+        most = self._most()
+        worth = self._sums_through(self._weights / np.maximum(most, 1e-300))
+        known = self._found > 0
+        gaps = np.where(known, self._weights * np.log(most / np.where(known, self._found, 1.0)), 0)
+        worths = self._entries["mass"] * worth[self._entries["cell"]]
+        return worths, _by(self._owner, gaps, self._count)
+
+    def _useful(
+        self, worths: Floats, totals: Floats, tolerance: float, room: Ints, taken: Bools
+    ) -> Bools:
+        """Mark each context's best entries, after those taken, until the tolerance remains."""
+        order = np.lexsort((-worths, ~taken, self._entries["owner"]))
+        owners = self._entries["owner"][order]
+        sizes = np.bincount(owners, minlength=self._count)
+        rank = np.arange(len(owners)) - (np.cumsum(sizes) - sizes)[owners]
+        table = np.zeros((self._count, max(int(sizes.max(initial=0)), 1)))
+        table[owners, rank] = worths[order]
+        remaining = totals[:, None] - (np.cumsum(table, axis=1) - table)
+        useful = np.zeros_like(taken)
+        useful[order] = (remaining[owners, rank] > tolerance) & (rank < room[owners])
+        return useful
+
+    def _only_ways(self) -> Bools:
         """Per word without any probability yet, mark the entry that is nearest to spelling it."""
         chosen = np.zeros(len(self._entries), dtype=np.bool_)
         if not self._goal.every_word or self._rounds > SPELLINGS:
@@ -233,7 +246,8 @@ class Searches:
         Yields once, while the device works.
         """
         plan = self._plan(batch)
-        arrive = self._reader.read(logits, batch["table"], plan.rows, plan.tokens, LOOSE)
+        # At most 32 loose tokens are considered per node.
+        arrive = self._reader.read(logits, batch["table"], plan.rows, plan.tokens, 32)
         if self._cache is not None:
             self._cache.add(batch, numbers, logits)
         yield
@@ -244,12 +258,18 @@ class Searches:
         self._find(batch["cell"][~leading], ended[~leading])
         grown = self._follow_planned(batch, numbers, plan, digest.planned)
         loose = self._follow_loose(batch, numbers, digest)
-        self._dust += _by(batch["owner"], digest.loose_rest * batch["mass"], self._count)
+        self._settle(batch["cell"], digest.loose_rest * batch["mass"])
         self._entries = np.concatenate([self._entries, grown, *loose])
 
     def _plan(self, batch: Entries) -> PlannedTokens:
         """The tokens after which a text may still become one of the words."""
-        rows, cells = self._ahead(batch)
+        # (row, cell) for each cell that the text of a row can still reach.
+        open_ = np.flatnonzero(batch["base"] >= 0)
+        base = self._cells.beginning[batch["base"][open_]]
+        fresh = open_[base == 0]
+        which, cells = self._cells.of_context.take(batch["owner"][fresh])
+        rows, further = self._further(batch, open_[base > 0])
+        rows, cells = np.concatenate([fresh[which], rows]), np.concatenate([cells, further])
         tables, bases = batch["table"][rows], self._cells.beginning[batch["base"][rows]]
         targets, plans = self._cells.beginning[cells], self._asking.plans
         grow, on = plans.tokens("grows", tables, bases, targets)
@@ -257,15 +277,6 @@ class Searches:
         close, end = plans.tokens("closes", tables[whole], bases[whole], targets[whole])
         steps = np.concatenate([grow, whole[close]])
         return PlannedTokens(rows[steps], np.concatenate([on, end]), cells[steps], len(grow))
-
-    def _ahead(self, batch: Entries) -> tuple[Ints, Ints]:
-        """(row, cell) for each cell that the text of a row can still reach."""
-        open_ = np.flatnonzero(batch["base"] >= 0)
-        base = self._cells.beginning[batch["base"][open_]]
-        fresh, going = open_[base == 0], open_[base > 0]
-        which, cells = self._cells.of_context.take(batch["owner"][fresh])
-        rows, further = self._further(batch, going)
-        return np.concatenate([fresh[which], rows]), np.concatenate([cells, further])
 
     def _further(self, batch: Entries, rows: Ints) -> tuple[Ints, Ints]:
         """The cells on the way to the words that go through the rows' cells, each once."""
@@ -291,7 +302,7 @@ class Searches:
     ) -> Entries:
         """Count complete words and return the entries that lead on to others."""
         masses = shares * batch["mass"][plan.rows]
-        large = self._drop_small(batch["owner"][plan.rows], masses, self._needed(plan.cells))
+        large = self._drop_small(plan.cells, masses, self._needed(plan.cells))
         closing = large & (np.arange(len(masses)) >= plan.growing)
         self._find(plan.cells[closing], masses[closing])
         on = np.flatnonzero(large & ~closing)
@@ -301,11 +312,11 @@ class Searches:
         children["table"], children["cell"], children["base"] = tables, cells, cells
         return self._kept(children, joins)
 
-    def _needed(self, cells: Ints) -> NDArray[np.bool_]:
+    def _needed(self, cells: Ints) -> Bools:
         """Mark cells on the way to words without any probability, if all must have some."""
         if not self._goal.every_word:
             return np.zeros(len(cells), dtype=np.bool_)
-        needed: NDArray[np.bool_] = self._sums_through(self._found == 0)[cells] > 0
+        needed: Bools = self._sums_through(self._found == 0)[cells] > 0
         return needed
 
     def _sums_through(self, values: NDArray[Any]) -> Floats:
@@ -313,13 +324,15 @@ class Searches:
         which, places = self._cells.through.take(np.arange(len(self._cells)))
         return _by(which, values[places], len(self._cells))
 
-    def _drop_small(
-        self, owners: Ints, masses: Floats, needed: NDArray[np.bool_] | bool = False
-    ) -> NDArray[np.bool_]:
+    def _drop_small(self, cells: Ints, masses: Floats, needed: Bools) -> Bools:
         """Mark the masses worth following; the others become dust."""
         small = (masses <= self._goal.tolerance * SMALL) & ~(needed & (masses > 0))
-        self._dust += _by(owners[small], masses[small], self._count)
+        self._settle(cells[small], masses[small])
         return ~small
+
+    def _settle(self, cells: Ints, masses: Floats) -> None:
+        """Count mass that is not followed; it may still become any word through its cell."""
+        self._dust += _by(cells, masses, len(self._cells))
 
     def _effects(self, tables: Ints, tokens: Ints) -> tuple[Ints, Ints]:
         """The table and the undecided joiner after each token."""
@@ -346,16 +359,16 @@ class Searches:
         children["base"] = np.where(marked, base, children["base"])
         whole = self._cells.completes[children["cell"]] >= 0
         fits = children["depth"] <= self._room[children["owner"]]
-        self._dust += _by(children["owner"][~fits], children["mass"][~fits], self._count)
+        self._settle(children["cell"][~fits], children["mass"][~fits])
         kept: Entries = children[fits & (~marked | whole | (base >= 0))]
         return kept
 
     def _follow_loose(self, batch: Entries, numbers: Ints, digest: Digest) -> list[Entries]:
         """Entries after the likeliest loose tokens, whose letters alone do not determine a cell."""
         masses = digest.loose * batch["mass"][:, None]
-        owners = np.broadcast_to(batch["owner"][:, None], masses.shape)
+        cells = np.broadcast_to(batch["cell"][:, None], masses.shape)
         needed = self._needed(np.maximum(batch["base"], 0)) & (batch["base"] >= 0)
-        rows, columns = np.nonzero(self._drop_small(owners, masses, needed[:, None]))
+        rows, columns = np.nonzero(self._drop_small(cells, masses, needed[:, None]))
         tokens = digest.loose_tokens[rows, columns]
         children = self._children(batch[rows], numbers[rows], tokens, masses[rows, columns])
         kept = []
@@ -367,10 +380,9 @@ class Searches:
 
     def _silent(self, children: Entries) -> Entries:
         """Children after tokens without letters: the word is unchanged, or has ended."""
-        tables, joins = self._effects(children["table"], children["token"])
-        ended = tables < 0
+        children["table"], joins = self._effects(children["table"], children["token"])
+        ended = children["table"] < 0
         self._find(children["cell"][ended], children["mass"][ended])
-        children["table"] = tables
         return self._kept(children[~ended], joins[~ended])
 
     def _lettered(self, children: Entries) -> Entries:
@@ -397,14 +409,12 @@ class Searches:
         """Return the bounds that the searches have reached, one answer per context."""
         self._entries = np.concatenate([*self._resting, self._entries])
         self._resting = []
-        entries, cells = self._entries, self._cells
-        guess, most = self._found.copy(), self._found + self._dust[self._owner]
-        places = cells.completes[entries["cell"]]
+        entries, guess, most = self._entries, self._found.copy(), self._most()
+        places = self._cells.completes[entries["cell"]]
         whole = places >= 0
         guess += _by(places[whole], entries["mass"][whole], len(guess))
-        which, through = cells.through.take(np.arange(len(cells)))
-        most += _by(through, _by(entries["cell"], entries["mass"], len(cells))[which], len(most))
-        open_ = self._dust + _by(entries["owner"], entries["mass"], self._count)
+        open_ = _by(self._cells.owner, self._dust, self._count)
+        open_ += _by(entries["owner"], entries["mass"], self._count)
         scales = self._scales()
         columns = [x / scales[0][self._owner] for x in (self._found, guess)]
         columns.append(np.minimum(1.0, most / scales[1][self._owner]))
@@ -418,14 +428,20 @@ class Searches:
             results.append(WordProbabilities(words, low, value, high, opens[place], failed, nodes))
         return results
 
+    def _most(self) -> Floats:
+        """Per word, its mass and all open mass that may still become it."""
+        cells, entries = self._cells, self._entries
+        open_ = self._dust + _by(entries["cell"], entries["mass"], len(cells))
+        which, through = cells.through.take(np.arange(len(cells)))
+        return self._found + _by(through, open_[which], len(self._found))
+
     def _scales(self) -> tuple[Floats, Floats]:
         """The most and the least mass that texts with a word can have."""
         if self._goal.failed != "reject":
             return np.ones(self._count), np.ones(self._count)
-        leading = self._cells.beginning[self._entries["cell"]] == 0
-        may_fail = self._dust + _by(
-            self._entries["owner"][leading], self._entries["mass"][leading], self._count
-        )
+        open_ = self._dust + _by(self._entries["cell"], self._entries["mass"], len(self._cells))
+        leading = self._cells.beginning == 0
+        may_fail = _by(self._cells.owner[leading], open_[leading], self._count)
         most = np.maximum(1.0 - self._failed, 1e-12)
         return most, np.maximum(1.0 - self._failed - may_fail, 1e-12)
 
@@ -443,5 +459,4 @@ def _last_by(owners: Ints, *keys: NDArray[Any]) -> Ints:
 
 
 def _by(owners: Ints, masses: Floats, count: int) -> Floats:
-    sums: Floats = np.bincount(owners.ravel(), masses.ravel(), count).astype(np.float64)
-    return sums
+    return np.bincount(owners.ravel(), masses.ravel(), count).astype(np.float64)

@@ -8,9 +8,9 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from aleatoric.models.decoding import Decoder
-from aleatoric.nextword.tree import Limits, Tree, for_contexts
-from aleatoric.nextword.vocabulary import LogitReader, Vocabulary
+from aleatoric.models.decoding import Decoder, widened
+from aleatoric.nextword.packs import for_contexts
+from aleatoric.nextword.tree import Limits, Tree
 from aleatoric.types import Categorical
 
 if TYPE_CHECKING:
@@ -37,7 +37,7 @@ def first_token(
 
     Answers that share a first token add up. Outcomes are token ids, as text.
     """
-    reader = LogitReader(lm, Vocabulary(lm.pieces), decoder)
+    chosen = decoder or Decoder()
     answers: list[dict[int, float]] = []
     for context, words in zip(contexts, human, strict=True):
         shares: dict[int, float] = defaultdict(float)
@@ -47,9 +47,9 @@ def first_token(
 
     def work(tree: Tree) -> Iterator[tuple[int, tuple[Categorical, Categorical]]]:
         for indices, logits in tree.run_trunk():
-            tokens = [np.array(list(answers[i]), dtype=np.int64) for i in indices]
-            for i, scores in zip(indices, reader.log_probs_of(logits, tokens), strict=True):
+            for i, row in zip(indices, chosen.log_probs(widened(logits)), strict=True):
                 support = tuple(map(str, answers[i]))
+                scores = row[list(answers[i])].double().cpu().numpy()
                 probs = tuple(np.exp(scores).tolist())
                 people = Categorical(support, tuple(answers[i].values()), 0.0, None)
                 yield i, (people, Categorical(support, probs, max(0.0, 1.0 - sum(probs)), None))

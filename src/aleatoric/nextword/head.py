@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import Literal
 
@@ -15,14 +15,8 @@ from aleatoric.nextword.tree import Tree
 from aleatoric.nextword.vocabulary import Branches, Entry, LogitReader, NodeCache, follow
 from aleatoric.types import Categorical
 
-SPLIT = 0.02
-"""Least mass of a text before its word whose many unlikely tokens are grouped by letters."""
-LEAST = 1e-6
-"""Least mass of such a group."""
 RARE = 1e-4
 """Least mass of a continuation if only some dozens of them are run."""
-WORTHWHILE = 0.002
-"""Least mass of an entry on the way to the mode that is run."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -40,11 +34,6 @@ class HeadSearch:
     nodes: int = 400
     wave: int = 32
     branch: int = 256
-
-    @property
-    def least(self) -> float:
-        """The mass below which a continuation is not followed, because it would never be run."""
-        return self.tolerance * 1e-4 if self.until != "distance" else RARE
 
 
 @dataclass(frozen=True, slots=True)
@@ -70,10 +59,7 @@ Known = tuple[WordProbabilities, Mapping[str, float]]
 
 @dataclass(slots=True)
 class Growth:
-    """The expansion of one context: finished words, unfinished entries, and lumps.
-
-    A lump is mass of which only the first letters are known.
-    """
+    """The expansion of one context."""
 
     context: int
     span: tuple[int, int]
@@ -81,6 +67,7 @@ class Growth:
     found: dict[str, float] = field(default_factory=lambda: defaultdict(float))
     entries: list[Entry] = field(default_factory=list)
     lumps: dict[str, float] = field(default_factory=lambda: defaultdict(float))
+    """First letters -> mass of which nothing else is known."""
     failed: float = 0.0
     nodes: int = 0
     known: Known | None = None
@@ -102,7 +89,7 @@ def grow(
 
     The cache must hold the contexts; `known`, by context, is what `until="distance"` needs.
     """
-    spans, window = tree.spans(), tree.lm.window
+    spans, window = tree.spans(), tree.window
     growths = [
         Growth(place, (start, stop), window - (stop - start), known=(known or {}).get(index))
         for place, (index, (start, stop)) in enumerate(spans.items())
@@ -126,29 +113,26 @@ def _choose(growth: Growth, search: HeadSearch) -> list[Entry]:
     remaining, count = growth.open, 0
     useful = _useful(growth, search)
     for entry in useful[: min(search.wave, search.nodes - growth.nodes)]:
-        if remaining <= search.tolerance and search.until != "distance":
+        if remaining <= search.tolerance * (1 - growth.failed) and search.until != "distance":
             break
         remaining -= entry.mass
         count += 1
-    chosen = useful[:count]
-    taken = set(map(id, chosen))
+    taken = set(map(id, useful[:count]))
     growth.entries = [entry for entry in growth.entries if id(entry) not in taken]
     growth.nodes += count
-    return chosen
+    return useful[:count]
 
 
 def _useful(growth: Growth, search: HeadSearch) -> list[Entry]:
     """The entries that matter to the goal, in order; none if it is reached."""
     if search.until != "distance":
-        return _by_mass(growth.entries) if growth.open > search.tolerance else []
+        # Probabilities are conditional on there being a word.
+        is_open = growth.open > search.tolerance * (1 - growth.failed)
+        return sorted(growth.entries if is_open else [], key=lambda entry: -entry.mass)
     through = dict(_mass_through(growth))
     if growth.nodes < search.nodes // 2 and (questioned := _in_question(growth, through)):
-        return _by_mass(questioned)
+        return sorted(questioned, key=lambda entry: -entry.mass)
     return _by_distance(growth, search.tolerance, through)
-
-
-def _by_mass(entries: Sequence[Entry]) -> list[Entry]:
-    return sorted(entries, key=lambda entry: entry.mass, reverse=True)
 
 
 def _by_distance(growth: Growth, tolerance: float, through: Through) -> list[Entry]:
@@ -193,7 +177,7 @@ def _in_question(growth: Growth, through: Through) -> list[Entry]:
     if not growth.found:
         return growth.entries
     best, rival, most = _rivals(growth, through)
-    towards_best = [e for e in growth.entries if best.startswith(e.word) and e.mass > WORTHWHILE]
+    towards_best = [e for e in growth.entries if best.startswith(e.word) and e.mass > 0.002]
     others = [e for e in growth.entries if rival.startswith(e.word) and e not in towards_best]
     both = [*towards_best, *others]
     decisive = 0 < most - growth.found[best] <= sum(e.mass for e in both)
@@ -203,11 +187,10 @@ def _in_question(growth: Growth, through: Through) -> list[Entry]:
 def _expand(
     tree: Tree, reader: LogitReader, chosen: list[tuple[Growth, Entry]], search: HeadSearch
 ) -> None:
-    spans = np.array([growth.span for growth, _ in chosen], dtype=np.int64).reshape(-1, 2)
-    parents = np.array([entry.parent for _, entry in chosen], dtype=np.int64)
-    tokens = np.array([entry.token for _, entry in chosen], dtype=np.int64)
     number = reader.vocabulary.number
-    tables = np.array([number(entry.key) for _, entry in chosen], dtype=np.int64)
+    rows = [(*g.span, entry.parent, entry.token, number(entry.key)) for g, entry in chosen]
+    *span, parents, tokens, tables = np.array(rows, dtype=np.int64).reshape(-1, 5).T
+    spans = np.stack(span, axis=1)
     for part, numbers, logits in tree.extend(spans, parents, tokens):
         branches = reader.branches(logits, tables[part], search.branch)
         for (growth, entry), number, after in zip(chosen[part], numbers, branches, strict=True):
@@ -218,10 +201,10 @@ def _expand(
 def _absorb(
     reader: LogitReader, growth: Growth, entry: Entry, after: Branches, search: HeadSearch
 ) -> None:
-    """Add the continuations of a node to the expansion of its context."""
     _settle(growth, entry.key[0], entry.word, entry.mass * after.ends)
     masses = after.shares * entry.mass
-    large = masses > search.least
+    # A continuation with less mass would never be run.
+    large = masses > (RARE if search.until == "distance" else search.tolerance * 1e-4)
     table = reader.vocabulary.table(entry.key)
     tokens, followed = after.tokens[large], masses[large]
     for token, mass in zip(tokens.tolist(), followed.tolist(), strict=True):
@@ -233,14 +216,14 @@ def _absorb(
         else:
             growth.entries.append(child)
     remaining = max(0.0, entry.mass * (1.0 - after.ends) - float(followed.sum()))
-    if len(after.stems) and entry.mass >= SPLIT:
+    if len(after.stems) and entry.mass >= 0.02:
         # Lumps of the tokens that were not followed, by their stems.
-        by_stem = np.bincount(table.stems.numbers[tokens], followed, len(after.stems))
+        numbers, letters = table.stems
+        by_stem = np.bincount(numbers[tokens], followed, len(after.stems))
         rest = entry.mass * after.stems - by_stem
-        some = np.flatnonzero(rest > LEAST)
+        some = np.flatnonzero(rest > 1e-6)
         for number, mass in zip(some.tolist(), rest[some].tolist(), strict=True):
-            letters = table.stems.letters[number]
-            growth.lumps[letters if mass > RARE else letters[:1]] += mass
+            growth.lumps[letters[number] if mass > RARE else letters[number][:1]] += mass
         remaining -= float(rest[some].sum())
     growth.lumps[entry.word] += max(0.0, remaining)
 
@@ -255,12 +238,10 @@ def _settle(growth: Growth, mode: int, word: str, mass: float) -> None:
 def _rivals(growth: Growth, through: Through) -> tuple[str, str, float]:
     """The best finished word, the other word that could have most mass, and that mass."""
     best = max(growth.found, key=lambda word: growth.found[word])
-    rival, most = "", 0.0
-    for word, unfinished in through.items():
-        mass = unfinished + growth.found.get(word, 0.0)
-        if word != best and mass > most:
-            rival, most = word, mass
-    return best, rival, most
+    masses = {word: mass + growth.found.get(word, 0.0) for word, mass in through.items()}
+    masses.pop(best, None)
+    rival = max(masses, key=lambda word: masses[word], default="")
+    return best, rival, masses.get(rival, 0.0)
 
 
 def _mass_through(growth: Growth) -> Iterator[tuple[str, float]]:
@@ -280,10 +261,9 @@ def _mass_through(growth: Growth) -> Iterator[tuple[str, float]]:
 def _summary(growth: Growth) -> Head:
     through = dict(_mass_through(growth))
     tops = _tops(growth, through)
-    rest = max(0.0, 1.0 - sum(tops.low))
+    words = Categorical(tops.words, tops.low, max(0.0, 1.0 - sum(tops.low)), None)
     certified = False
     if growth.found:
         best, _, most = _rivals(growth, through)
         certified = growth.found[best] >= most
-    words = Categorical(tops.words, tops.low, rest, None)
     return Head(words, tops, certified, growth.failed, growth.nodes)

@@ -5,32 +5,27 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from itertools import groupby
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from aleatoric.errors import UsageError
 from aleatoric.metrics.agreement import self_agreement
-from aleatoric.models.base import whole_passages
+from aleatoric.models.base import WithoutNotes, whole_passages
 from aleatoric.models.decoding import Decoder
 from aleatoric.nextword.adaptive import sample_until
 from aleatoric.nextword.answers import human_counts
 from aleatoric.nextword.bounds import TopWords, WordProbabilities, agreement_bounds
 from aleatoric.nextword.exact import Asking, Question, Search, answer
 from aleatoric.nextword.head import Head, HeadSearch, grow
+from aleatoric.nextword.packs import ContextError, for_contexts
 from aleatoric.nextword.rules import Lead
 from aleatoric.nextword.sampled import Prompt, mc
-from aleatoric.nextword.tree import ContextError, Limits, Tree, for_contexts
+from aleatoric.nextword.tree import Limits, Tree
 from aleatoric.nextword.vocabulary import LogitReader, NodeCache, Vocabulary
 from aleatoric.types import FAILED, Categorical, Draws, Exact, Item
 
 if TYPE_CHECKING:
     from aleatoric.models.base import Ask
     from aleatoric.models.hf import HFModel
-
-NODES = 32
-"""Tokens run per context to find the likeliest word and to bound the squared distance."""
-MASSIVE = 0.01
-"""Nodes of the word search with at least this mass are cached for the head search."""
-Found = tuple[WordProbabilities, Head]
 
 
 def survey(
@@ -43,28 +38,25 @@ def survey(
     lead: Lead = "skip",
     limits: Limits | None = None,
     vocabulary: Vocabulary | None = None,
-) -> list[Found]:
+) -> list[tuple[WordProbabilities, Head]]:
     """Return the words' probabilities and the head per question, at about the cost of `exact`."""
     vocabulary = vocabulary or Vocabulary(lm.pieces, lead)
     reader, asking = LogitReader(lm, vocabulary, decoder), Asking(questions, vocabulary)
 
-    def work(tree: Tree) -> Iterator[tuple[int, Found] | None]:
-        cache = NodeCache(reader, head_search.branch, MASSIVE)
-        answers: dict[int, WordProbabilities] = {}
+    def work(tree: Tree) -> Iterator[tuple[int, tuple[WordProbabilities, Head]] | None]:
+        # Nodes of the word search with much mass are cached for the head search.
+        cache = NodeCache(reader, head_search.branch, least=0.01)
+        known = {}
         for pair in answer(tree, reader, asking, search, cache):
             if pair is None:
                 yield None
             else:
-                answers[pair[0]] = pair[1]
-        known = {i: (estimate, _human(questions[i])) for i, estimate in answers.items()}
+                words, weights = questions[pair[0]].words, questions[pair[0]].weights
+                known[pair[0]] = pair[1], dict(zip(words, weights or (), strict=bool(weights)))
         for index, head in grow(tree, reader, head_search, cache, known):
-            yield index, (answers[index], head)
+            yield index, (known[index][0], head)
 
     return for_contexts(lm, [question.context for question in questions], work, limits)
-
-
-def _human(question: Question) -> dict[str, float]:
-    return dict(zip(question.words, question.weights or (), strict=question.weights is not None))
 
 
 @dataclass(frozen=True)
@@ -80,8 +72,9 @@ class LiveModel:
     @property
     def version(self) -> str:
         """Revision, precision and beginning-of-text policy."""
-        identity = self.lm.identity
-        return f"{identity['revision']},{identity['dtype']},bos={identity['bos']}"
+        identity, prompting = self.lm.identity, str(self.lm.prompting)
+        parts = identity["revision"], identity["dtype"], f"bos={identity['bos']}", prompting
+        return ",".join(filter(None, parts))
 
     @property
     def at_once(self) -> int:
@@ -94,8 +87,14 @@ class LiveModel:
         return self.at_once if self.estimator == "exact" else None
 
     def notes(self) -> Sequence[str]:
-        """No notes."""
-        return ()
+        """Say that the model has no tree pass, if so."""
+        if self.lm.window:
+            return ()
+        kind = self.lm.model.config.get_text_config().model_type
+        return (
+            f"{self.label}: run in plain forward passes, because a tree pass does not hold for "
+            f"models of type {kind}; the numbers mean the same, and take longer",
+        )
 
     def draws(self, items: Iterable[Item], ask: Ask) -> Iterator[Draws]:
         """Yield words per item, a few passages at a time."""
@@ -105,12 +104,12 @@ class LiveModel:
                 f"{ask.choices.rule}; add --word-rule corrected, or record the model's texts and "
                 "use recorded:FILE."
             )
-        decoder = Decoder.parse(ask.decoder)
-        vocabulary = self.vocabulary(ask.choices.lead)
+        lead, decoder = ask.choices.lead, Decoder.parse(ask.decoder)
+        options = {"decoder": decoder, "limits": self.limits, "vocabulary": self.vocabulary(lead)}
         for part in whole_passages(items, self.at_once):
             answer = self._sampled if self.estimator == "mc" else self._exact
             try:
-                yield from answer(part, ask, decoder, vocabulary)
+                yield from answer(part, ask, options)
             except ContextError as error:
                 raise UsageError(f"item {part[error.place].id!r}: {error}") from None
 
@@ -121,23 +120,12 @@ class LiveModel:
             self._vocabularies[lead] = Vocabulary(self.lm.pieces, lead)
         return self._vocabularies[lead]
 
-    def _sampled(
-        self, items: Sequence[Item], ask: Ask, decoder: Decoder, vocabulary: Vocabulary
-    ) -> Iterable[Draws]:
+    def _sampled(self, items: Sequence[Item], ask: Ask, options: dict[str, Any]) -> Iterable[Draws]:
         prompts = {item.id: Prompt(item.id, item.context) for item in items}
 
         def draw(ids: Sequence[str], first: int, samples: int) -> list[Draws]:
-            return mc(
-                self.lm,
-                [prompts[item_id] for item_id in ids],
-                samples=samples,
-                first=first,
-                seed=ask.seed,
-                decoder=decoder,
-                lead=ask.choices.lead,
-                limits=self.limits,
-                vocabulary=vocabulary,
-            )
+            chosen = [prompts[item_id] for item_id in ids]
+            return mc(self.lm, chosen, samples=samples, first=first, seed=ask.seed, **options)
 
         if ask.until is None:
             return draw(list(prompts), 0, ask.samples)
@@ -145,31 +133,44 @@ class LiveModel:
         keep_failed = ask.choices.failed == "outcome"
         return sample_until(people, draw, ask.until, ask.samples, keep_failed).values()
 
-    def _exact(
-        self, items: Sequence[Item], ask: Ask, decoder: Decoder, vocabulary: Vocabulary
-    ) -> Iterator[Draws]:
+    def _exact(self, items: Sequence[Item], ask: Ask, options: dict[str, Any]) -> Iterator[Draws]:
         people = [Categorical.from_counts(human_counts(item.responses)) for item in items]
         questions = [
             Question(item.context, human.support, human.probs)
             for item, human in zip(items, people, strict=True)
         ]
         # A decoder that truncates gives some words no probability: do not search for them.
-        every_word = not decoder.truncates
-        search = Search(ask.tolerance, failed=ask.choices.failed, every_word=every_word)
-        results = survey(
-            self.lm,
-            questions,
-            search=search,
-            head_search=HeadSearch(ask.tolerance, "distance", nodes=NODES, wave=16),
-            decoder=decoder,
-            lead=ask.choices.lead,
-            limits=self.limits,
-            vocabulary=vocabulary,
+        every_word = not options["decoder"].truncates
+        search = Search(
+            ask.tolerance,
+            failed=ask.choices.failed,
+            every_word=every_word,
+            loss_nodes=loss_nodes(ask.tolerance) if every_word else 0,
         )
+        head_search = HeadSearch(ask.tolerance, "distance", nodes=32, wave=16)
+        results = survey(self.lm, questions, search=search, head_search=head_search, **options)
         for item, human, (estimate, top) in zip(items, people, results, strict=True):
             combined = _joined(human, estimate, top, ask.choices.failed == "outcome")
             # A context after which no word was found has no next-word distribution.
             yield Draws(item.id, {}, exact=combined) if combined else Draws(item.id, {}, failed=1)
+
+
+def loss_nodes(tolerance: float) -> int:
+    """How many tokens per context the search for log loss may take: 25 at the default tolerance.
+
+    >>> loss_nodes(0.02), loss_nodes(0.002)
+    (25, 200)
+    """
+    most = Search().nodes
+    return min(most, round(0.5 / tolerance)) if tolerance else most
+
+
+def unknown_notes(lm: HFModel, context: str) -> tuple[str, ...]:
+    """Note that the tokenizer reads a part of the context as its unknown token, if so."""
+    (tokens,), unknown = lm.encode_all([context]), lm.tokenizer.unk_token
+    if unknown is None or lm.tokenizer.unk_token_id not in tokens[len(lm.start) :]:
+        return ()
+    return (f"The model's tokenizer reads a part of the context as {unknown} (unknown).",)
 
 
 def _joined(
@@ -192,7 +193,6 @@ def _joined(
 def _bounds(
     people: Categorical, estimate: WordProbabilities, top: Head, keep_failed: bool
 ) -> dict[str, tuple[float, float | None]]:
-    """Bounds of the metrics that the search leaves open."""
     tops, human = top.tops, people.as_dict()
     if keep_failed:
         low = tuple(q * (1.0 - top.failed) for q in tops.low)
@@ -213,7 +213,7 @@ def _bounds(
 
 
 @dataclass(frozen=True)
-class FoldedModel:
+class FoldedModel(WithoutNotes):
     """A live model whose weights (and decoder) are switched per cross-validation fold.
 
     `ready(fold)` loads the weights of a fold; `decoders` may name the decoder of each fold.
@@ -231,10 +231,6 @@ class FoldedModel:
     def estimator(self) -> str:
         """The estimator of the live model."""
         return self.live.estimator
-
-    def notes(self) -> Sequence[str]:
-        """No notes."""
-        return ()
 
     def draws(self, items: Iterable[Item], ask: Ask) -> Iterator[Draws]:
         """Yield words per item; fastest if items are sorted by fold."""

@@ -10,8 +10,9 @@ from __future__ import annotations
 import codecs
 import re
 import unicodedata
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
+from itertools import takewhile
 from typing import Literal
 
 from aleatoric import registry
@@ -38,6 +39,8 @@ _SPACELESS = re.compile(
     "\u3005-\u3007\u3400-\u4dbf\u4e00-\u9fff\uf900-\ufaff\U00020000-\U000323af"  # Han
     "]"
 )
+_SEGMENTED = ("zh", "ja", "th", "lo", "my", "km")
+"""Languages whose tokenizers need no spaces between words."""
 
 WordRule = Callable[[str], str | None]
 Lead = Literal["skip", "condition"]
@@ -99,9 +102,7 @@ def first_word(text: str) -> str | None:
 def first_word_at_once(text: str) -> str | None:
     """Return the first word if only white space precedes it (`lead=condition`)."""
     span = first_span(text)
-    if span is None or text[: span.start].strip():
-        return None
-    return text[span.start : span.stop]
+    return None if span is None or text[: span.start].strip() else text[span.start : span.stop]
 
 
 def first_word_paper(text: str) -> str | None:
@@ -122,11 +123,8 @@ def first_character(text: str) -> str | None:
         return word
     if match.start():
         return first_word(word[: match.start()])
-    marks = next(
-        (i for i, c in enumerate(word[1:]) if not unicodedata.category(c).startswith("M")),
-        len(word) - 1,
-    )
-    return word[: 1 + marks]
+    marks = takewhile(lambda c: unicodedata.category(c).startswith("M"), word[1:])
+    return word[0] + "".join(marks)
 
 
 def is_spaceless(text: str) -> bool:
@@ -134,6 +132,11 @@ def is_spaceless(text: str) -> bool:
     if text.isascii() or not (letters := _SPACELESS.findall(text)):
         return False
     return 2 * len(letters) > sum(map(is_word_character, text))
+
+
+def lacks_spaces(texts: Sequence[str], language: str) -> bool:
+    """Whether most texts are written without spaces and the language's tokenizer needs them."""
+    return language not in _SEGMENTED and 2 * sum(map(is_spaceless, texts)) > len(texts)
 
 
 def normalise(word: str) -> str:
@@ -235,9 +238,5 @@ def _step(state: WordState, character: str, lead: Lead) -> WordState:
 
 def decode(data: bytes) -> tuple[str, bytes]:
     """Return the complete characters of UTF-8 `data` and the bytes of an incomplete last one."""
-    try:
-        return data.decode(), b""  # the common case, and fast
-    except UnicodeDecodeError:
-        decoder = codecs.getincrementaldecoder("utf-8")("replace")
-        text = decoder.decode(data)
-        return text, decoder.getstate()[0]
+    text, length = codecs.utf_8_decode(data, "replace")
+    return text, data[length:]

@@ -9,15 +9,9 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from aleatoric.nextword import packs
 from aleatoric.nextword.exact import SMALL, Asking, PlannedTokens, Question, Search, Searches
-from aleatoric.nextword.tree import (
-    Limits,
-    TokenPassage,
-    Tree,
-    each_pack,
-    encode_contexts,
-    passages_of,
-)
+from aleatoric.nextword.tree import Limits, TokenPassage
 from aleatoric.nextword.vocabulary import ENTRY, Entries, LogitReader, Vocabulary
 from aleatoric.types import Floats, Ints
 
@@ -71,18 +65,18 @@ def trace(
     may raise what is small now.
     """
     reader, asking = LogitReader(lm, vocabulary), Asking(questions, vocabulary)
-    passages = passages_of(encode_contexts(lm, [question.context for question in questions]))
+    encoded = packs.encode_contexts(lm, [question.context for question in questions])
     usual = [_usual_trie(lm, question.words) for question in questions]
 
     def work(pack: list[TokenPassage]) -> Iterator[tuple[int, Trace] | None]:
-        tree = Tree(lm, pack, limits or Limits())
-        contexts = tuple(tree.spans())
-        searches = Tracer([usual[i] for i in contexts], tree, asking, reader, search or Search())
-        yield from searches.run()
-        yield 0, searches.trace(tuple(pack), contexts)
+        tree = packs.tree_of(lm, pack, limits or Limits())
+        tries = [usual[i] for i in tree.spans()]
+        tracer = Tracer(tries, tree, reader, asking, search or Search(), None)
+        yield from tracer.run()
+        yield 0, tracer.trace()
 
     # A pack that does not fit into memory gives several traces.
-    return _joined([part for _, part in each_pack(lm, [passages], work)])
+    return _joined([part for _, part in packs.each_pack(lm, [packs.passages_of(encoded)], work)])
 
 
 def _joined(parts: Sequence[Trace]) -> Trace:
@@ -135,10 +129,7 @@ def _usual_trie(lm: HFModel, words: Sequence[str]) -> TokenTrie:
 
 
 class Tracer(Searches):
-    """Searches that record what they run and count.
-
-    `tries` are the token sequences after each context that are run whatever their mass.
-    """
+    """Searches that record what they run and count; `tries` are run whatever their mass."""
 
     def __init__(self, tries: Sequence[TokenTrie], *arguments: Any) -> None:
         super().__init__(*arguments)
@@ -194,40 +185,35 @@ class Tracer(Searches):
     def _follow_planned(
         self, batch: Entries, numbers: Ints, plan: PlannedTokens, shares: Floats
     ) -> Entries:
-        rows = plan.rows[plan.growing :]
-        closed = self._children(
-            batch[rows], numbers[rows], plan.tokens[plan.growing :], np.zeros(len(rows))
-        )
-        closed["cell"] = plan.cells[plan.growing :]
+        rows, tokens, cells = (column[plan.growing :] for column in plan[:3])
+        closed = self._children(batch[rows], numbers[rows], tokens, np.zeros(len(rows)))
+        closed["cell"] = cells
         self._steps.append(closed)
         return super()._follow_planned(batch, numbers, plan, shares)
 
     def _silent(self, children: Entries) -> Entries:
-        tables, _ = self._effects(children["table"], children["token"])
-        self._steps.append(children[tables < 0])
+        self._steps.append(children[self._effects(children["table"], children["token"])[0] < 0])
         return super()._silent(children)
 
     def _lettered(self, children: Entries) -> Entries:
-        tables, _ = self._effects(children["table"], children["token"])
-        ended = children[tables < 0]
+        ended = children[self._effects(children["table"], children["token"])[0] < 0]
         ended["cell"] = [self._spell(child) for child in ended]
         self._steps.append(ended[ended["cell"] >= 0])
         return super()._lettered(children)
 
-    def trace(self, passages: tuple[TokenPassage, ...], contexts: tuple[int, ...]) -> Trace:
+    def trace(self) -> Trace:
         """Return the trace; entries left open at a complete word count as that word."""
-        nodes = _entries([batch for _, batch in self._run])
+        numbers, nodes = _stacked(self._run)
         order = np.argsort(nodes["depth"], kind="stable")
         # Nodes are numbered as they are run, and sorted by depth.
-        numbers = _numbers([numbers for numbers, _ in self._run])
         rows = np.zeros(len(numbers), dtype=np.int64)
         rows[numbers[order]] = self._count + np.arange(len(numbers))
         nodes = nodes[order]
-        steps = _entries([*self._steps, *self._resting, self._entries])
+        steps = np.concatenate([*self._steps, *self._resting, self._entries])
         steps = steps[self._cells.completes[steps["cell"]] >= 0]
         return Trace(
-            passages,
-            contexts,
+            tuple(self._tree.passages),
+            tuple(self._tree.spans()),
             nodes["owner"],
             _rows(rows, nodes["owner"], nodes["parent"]),
             nodes["token"],
@@ -241,12 +227,11 @@ class Tracer(Searches):
 
     def _ended(self, rows: Ints) -> tuple[Ints, Ints, Ints]:
         """Row, table and word of every node where tokens may end a word or the text."""
-        batches = [*self._begun, *self._run]
-        nodes = _entries([batch for _, batch in batches])
+        numbers, nodes = _stacked([*self._begun, *self._run])
         leading = self._cells.beginning[nodes["cell"]] == 0
         words = np.where(leading, NO_WORD, self._cells.completes[nodes["cell"]])
         counts = leading | (words >= 0)
-        node_rows = _rows(rows, nodes["owner"], _numbers([numbers for numbers, _ in batches]))
+        node_rows = _rows(rows, nodes["owner"], numbers)
         return node_rows[counts], nodes["table"][counts], words[counts]
 
 
@@ -254,10 +239,8 @@ def _rows(rows: Ints, owners: Ints, numbers: Ints) -> Ints:
     return np.where(numbers >= 0, rows[numbers] if len(rows) else numbers, owners)
 
 
-def _numbers(parts: Sequence[Ints]) -> Ints:
-    return np.concatenate([np.zeros(0, dtype=np.int64), *parts])
-
-
-def _entries(parts: Sequence[Entries]) -> Entries:
-    entries: Entries = np.concatenate([np.zeros(0, dtype=ENTRY), *parts])
-    return entries
+def _stacked(parts: Sequence[tuple[Ints, Entries]]) -> tuple[Ints, Entries]:
+    """The numbers and the entries of nodes that were run in parts."""
+    none = (np.zeros(0, dtype=np.int64), np.zeros(0, dtype=ENTRY))
+    numbers, entries = (np.concatenate(column) for column in zip(none, *parts, strict=True))
+    return numbers, entries

@@ -20,18 +20,9 @@ from numpy.typing import NDArray
 
 from aleatoric.models.attention import fetch, send
 from aleatoric.models.decoding import Decoder, widened
-from aleatoric.nextword.rules import (
-    DONE,
-    JOIN,
-    JOINS,
-    LEAD,
-    WORDLESS,
-    Lead,
-    WordState,
-    advance,
-    fold,
-)
-from aleatoric.types import Floats, Ints
+from aleatoric.nextword import rules
+from aleatoric.nextword.rules import DONE, JOIN, JOINS, LEAD, WordState, fold
+from aleatoric.types import Bools, Floats, Ints
 
 if TYPE_CHECKING:
     from torch import Tensor
@@ -56,17 +47,6 @@ ENTRY = np.dtype(
 )
 Entries = NDArray[Any]
 """Token sequences that are not yet run, one `ENTRY` per row."""
-
-
-@dataclass(frozen=True, eq=False)
-class Stems:
-    """Tokens grouped by their first letters: token t starts with `letters[numbers[t]]`.
-
-    Letters that a later mark could change are left out, so that a word keeps its stem.
-    """
-
-    numbers: Ints
-    letters: tuple[str, ...]
 
 
 @dataclass(frozen=True, eq=False)
@@ -95,16 +75,19 @@ class EffectTable:
         return np.array([JOINS.index(mark) for mark in self.joiners], dtype=np.int64)
 
     @cached_property
-    def stems(self) -> Stems:
-        """The tokens grouped by the first letters that they add."""
+    def stems(self) -> tuple[Ints, list[str]]:
+        """The tokens grouped by the first letters that they add: numbers, and letters by number.
+
+        Letters that a later mark could change are left out, so that a word keeps its stem.
+        """
         starts = [letters[:STEM] for letters in self.added]
         stems = [start if start.isascii() and start.isalnum() else "" for start in starts]
         letters = sorted({*stems, ""})
         number = {stem: i for i, stem in enumerate(letters)}
-        return Stems(_ids([number[stem] for stem in stems]), tuple(letters))
+        return _ids([number[stem] for stem in stems]), letters
 
     @cached_property
-    def silent(self) -> NDArray[np.bool_]:
+    def silent(self) -> Bools:
         """Which tokens add no letters."""
         return np.array([not letters for letters in self.added], dtype=np.bool_)
 
@@ -112,14 +95,11 @@ class EffectTable:
 class Vocabulary:
     """The tables of a model's tokens, built on first use."""
 
-    def __init__(self, pieces: Sequence[bytes | None], lead: Lead = "skip") -> None:
-        self.pieces = tuple(pieces)
-        self.lead = lead
+    def __init__(self, pieces: Sequence[bytes | None], lead: rules.Lead = "skip") -> None:
+        self.pieces, self.lead = tuple(pieces), lead
         self._tables: dict[TableKey, EffectTable] = {}
         self._after: dict[int, Ints] = {}
-        # The number of a table without an incomplete character is its mode.
-        self._keys: list[TableKey] = [(mode, b"") for mode in range(DONE)]
-        self._numbers = {key: number for number, key in enumerate(self._keys)}
+        self._numbers: dict[TableKey, int] = {(mode, b""): mode for mode in range(DONE)}
 
     def __len__(self) -> int:
         return len(self.pieces)
@@ -127,19 +107,17 @@ class Vocabulary:
     def table(self, key: TableKey) -> EffectTable:
         """Return the table of a mode and an incomplete character."""
         if key not in self._tables:
-            self._tables[key] = self._build(key)
+            base, tokens = self._base(key)
+            self._tables[key] = _patched(base, key, tokens, self._states(key, tokens))
         return self._tables[key]
 
     def number(self, key: TableKey) -> int:
         """Return the number of a table; without an incomplete character it is the mode."""
-        if key not in self._numbers:
-            self._numbers[key] = len(self._keys)
-            self._keys.append(key)
-        return self._numbers[key]
+        return self._numbers.setdefault(key, len(self._numbers))
 
     def numbered(self, number: int) -> EffectTable:
         """Return a table by its number."""
-        return self.table(self._keys[number])
+        return self.table(list(self._numbers)[number])
 
     def after(self, number: int) -> Ints:
         """Return the number of the table after each token, -1 where the word has ended."""
@@ -152,28 +130,27 @@ class Vocabulary:
             self._after[number] = numbers
         return self._after[number]
 
-    def _build(self, key: TableKey) -> EffectTable:
+    def _base(self, key: TableKey) -> tuple[EffectTable, Ints]:
+        """The effects of most tokens, and the tokens that may have others."""
         size = len(self.pieces)
         blank, ids = ("",) * size, np.arange(size)
-        modes = np.full(size, WORDLESS if key[0] == LEAD else DONE, dtype=np.uint8)
+        modes = np.full(size, rules.WORDLESS if key[0] == LEAD else DONE, dtype=np.uint8)
         base = EffectTable(key, modes, blank, blank, (b"",) * size, ids, ids[:0], {}, {})
         if not key[1]:
-            return _patched(base, key, ids, self._states(key, ids))
+            return base, ids
         # Tokens that do not continue an incomplete character turn it into a non-letter, which
         # ends a word and is skipped before one.
         if key[0] == LEAD and self.lead == "skip":
             base = self.table((LEAD, b""))
         starts = [b"end" if piece is None else piece[:1] for piece in self.pieces]
         # An empty token, or one that may be the next part of an incomplete character.
-        fits = [not start or b"\x80" <= start < b"\xc0" for start in starts]
-        continuing = np.flatnonzero(fits)
-        return _patched(base, key, continuing, self._states(key, continuing))
+        return base, np.flatnonzero([not start or b"\x80" <= start < b"\xc0" for start in starts])
 
     def _states(self, key: TableKey, tokens: Ints) -> list[WordState]:
         """The state after each token, from an empty word in the given mode."""
         mode, pending = key
         start = WordState(mode, "", "-" if mode == JOIN else "", pending)
-        return [advance(start, self.pieces[token], self.lead) for token in tokens.tolist()]
+        return [rules.advance(start, self.pieces[token], self.lead) for token in tokens.tolist()]
 
 
 def _patched(
@@ -190,40 +167,35 @@ def _patched(
         joiners[token] = fold(state.joiner) if undecided else ""
     replaced = np.zeros(len(modes), dtype=np.bool_)
     replaced[tokens] = True
-    touched = {base.added[token] for token in tokens.tolist()}
-    ends, loose, *indices = _sorted_by_effect(key, tokens, modes, added, pending)
-    grows, closes = dict(base.grows), dict(base.closes)
-    for table, new in zip((grows, closes), indices, strict=True):
+    touched = {"", *(base.added[token] for token in tokens.tolist())}
+    tables = {"": base.ends}, {"": base.loose}, dict(base.grows), dict(base.closes)
+    fresh = _sorted_by_effect(key, tokens, modes, added, pending)
+    for table, new in zip(tables, fresh, strict=True):
         table |= {s: table[s][~replaced[table[s]]] for s in touched & table.keys()}
         table |= {s: _ids([*table.get(s, ()), *ids]) for s, ids in new.items()}
-    ends, loose = (
-        _ids(sorted([*old[~replaced[old]].tolist(), *new]))
-        for old, new in ((base.ends, ends), (base.loose, loose))
-    )
+    ends, loose = (np.sort(table[""]) for table in tables[:2])
     effects = (tuple(added), tuple(joiners), tuple(pending))
-    return EffectTable(key, modes, *effects, ends, loose, grows, closes)
+    return EffectTable(key, modes, *effects, ends, loose, *tables[2:])
 
 
 def _sorted_by_effect(
     key: TableKey, tokens: Ints, modes: NDArray[np.uint8], added: list[str], pending: list[bytes]
-) -> tuple[Any, Any, dict[str, list[int]], dict[str, list[int]]]:
-    """Sort tokens into (ends, loose, grows, closes)."""
-    ends: list[int] = []
-    loose: list[int] = []
-    grows: dict[str, list[int]] = defaultdict(list)
-    closes: dict[str, list[int]] = defaultdict(list)
+) -> list[dict[str, list[int]]]:
+    """Sort tokens into (ends, loose, grows, closes) by the letters that they add."""
+    tables: list[dict[str, list[int]]] = [defaultdict(list) for _ in range(4)]
+    ends, loose, grows, closes = tables
     for token, mode in zip(tokens.tolist(), modes[tokens].tolist(), strict=True):
         letters = added[token]
         # A combining mark may change places with one before it. A token without letters after an
         # undecided joiner leaves it undecided.
         is_unclear = unicodedata.combining(letters[0]) > 0 if letters else key[0] == JOIN
         if mode >= DONE and not letters:
-            ends.append(token)
+            ends[""].append(token)
         elif mode == LEAD or pending[token] or is_unclear:
-            loose.append(token)
+            loose[""].append(token)
         else:
             (closes if mode == DONE else grows)[letters].append(token)
-    return ends, loose, grows, closes
+    return tables
 
 
 def _ids(tokens: list[int]) -> Ints:
@@ -293,25 +265,17 @@ class LogitReader:
     """Reads next-token logits on the device, under a decoder. Nodes refer to tables by number."""
 
     def __init__(self, lm: HFModel, vocabulary: Vocabulary, decoder: Decoder | None = None) -> None:
-        self.vocabulary = vocabulary
-        self.decoder = decoder or Decoder()
+        self.vocabulary, self.decoder = vocabulary, decoder or Decoder()
         self._device = lm.device
-        self._columns = np.zeros(0, dtype=np.int64)
-        self._ends: Tensor | None = None
+        self._columns: dict[int, int] = {}
+        """Table -> its column of `_ends`, the masks of the tokens that end the word."""
+        self._ends: Tensor
         self._loose: dict[int, Tensor] = {}
         self._stems: dict[int, Tensor] = {}
 
     def probabilities(self, logits: Any) -> Tensor:
         """Next-token probabilities under the decoder, in float32 at least."""
         return self.decoder.probs(widened(logits))
-
-    def log_probs_of(self, logits: Any, tokens: Sequence[Ints]) -> list[Floats]:
-        """Return, per row, the log-probabilities of the row's tokens."""
-        counts = [len(row) for row in tokens]
-        rows = np.repeat(np.arange(len(tokens)), counts)
-        log_probs = self.decoder.log_probs(widened(logits))
-        flat = _at(log_probs, rows, np.concatenate(tokens)).double().cpu().numpy()
-        return np.split(flat, np.cumsum(counts)[:-1])
 
     def read(
         self, logits: Any, tables: Ints, rows: Ints, tokens: Ints, k: int
@@ -323,8 +287,9 @@ class LogitReader:
         import torch
 
         probs = self.probabilities(logits)
-        loose_tokens, loose, rest = self._read_loose(probs, tables, k)
-        parts = [self._ends_of(probs, tables), _at(probs, rows, tokens), loose.flatten(), rest]
+        loose_tokens, loose, rest = self._loose_of(probs, tables, k)
+        planned = probs[send(rows, probs.device), send(tokens, probs.device)]
+        parts = [self._ends_of(probs, tables), planned, loose.flatten(), rest]
         shares, numbers = fetch(torch.cat(parts)), fetch(loose_tokens)
         cuts = np.cumsum([len(part) for part in parts])[:-1]
 
@@ -338,17 +303,17 @@ class LogitReader:
         """Return, per row, the ending share and the k likeliest tokens that do not end the word."""
         probs = self.probabilities(logits)
         ends = self._ends_of(probs, tables)
-        assert self._ends is not None
         stems: list[Floats] = [np.zeros(0)] * len(tables)
         for number in np.unique(tables).tolist():
             places = np.flatnonzero(tables == number)
             rows = send(places, probs.device)
-            probs[rows] *= 1.0 - self._ends[:, int(self._columns[number])].to(probs.dtype)
+            probs[rows] *= 1.0 - self._ends[:, self._columns[number]].to(probs.dtype)
             table = self.vocabulary.numbered(number)
             if table.key[0] == LEAD:
+                numbers, letters = table.stems
                 if number not in self._stems:
-                    self._stems[number] = send(table.stems.numbers, self._device)
-                sums = probs.new_zeros((len(rows), len(table.stems.letters)))
+                    self._stems[number] = send(numbers, self._device)
+                sums = probs.new_zeros((len(rows), len(letters)))
                 sums.index_add_(1, self._stems[number], probs[rows])
                 for place, by_stem in zip(places, sums.double().cpu().numpy(), strict=True):
                     stems[place] = by_stem
@@ -359,29 +324,22 @@ class LogitReader:
 
     def _ends_of(self, probs: Tensor, tables: Ints) -> Tensor:
         """The ending share of each row: one product with the tables' masks."""
-        self._register(tables)
-        assert self._ends is not None
-        by_table = probs @ self._ends.to(probs.dtype)
-        return by_table.gather(1, send(self._columns[tables], probs.device)[:, None])[:, 0]
-
-    def _register(self, tables: Ints) -> None:
-        """Build the masks of new tables; `_columns` says where the mask of each table is."""
         import torch
 
-        missing = int(tables.max(initial=-1)) + 1 - len(self._columns)
-        self._columns = np.pad(self._columns, (0, max(missing, 0)), constant_values=-1)
-        fresh = [n for n in np.unique(tables).tolist() if self._columns[n] < 0]
-        if not fresh:
-            return
-        masks = torch.zeros((len(self.vocabulary), len(fresh)), device=self._device)
-        for column, number in enumerate(fresh):
-            ends = self.vocabulary.numbered(number).ends
-            masks[send(ends, self._device), column] = 1.0
-        width = 0 if self._ends is None else self._ends.shape[1]
-        self._columns[fresh] = np.arange(width, width + len(fresh))
-        self._ends = masks if self._ends is None else torch.cat([self._ends, masks], 1)
+        numbers, places = np.unique(tables, return_inverse=True)
+        fresh = [number for number in numbers.tolist() if number not in self._columns]
+        masks = [self._ends] if self._columns else []
+        for number in fresh:
+            self._columns[number] = len(self._columns)
+            mask = torch.zeros((len(self.vocabulary), 1), device=self._device)
+            mask[send(self.vocabulary.numbered(number).ends, self._device)] = 1.0
+            masks.append(mask)
+        self._ends = torch.cat(masks, 1) if fresh else self._ends
+        by_table = probs @ self._ends.to(probs.dtype)
+        columns = np.array([self._columns[n] for n in numbers.tolist()], dtype=np.int64)[places]
+        return by_table.gather(1, send(columns, probs.device)[:, None])[:, 0]
 
-    def _read_loose(self, probs: Tensor, tables: Ints, k: int) -> tuple[Tensor, Tensor, Tensor]:
+    def _loose_of(self, probs: Tensor, tables: Ints, k: int) -> tuple[Tensor, Tensor, Tensor]:
         """The k likeliest loose tokens of each row, their shares, and the share of the others."""
         import torch
 
@@ -400,17 +358,11 @@ class LogitReader:
         return tokens, shares, rest
 
 
-def _at(table: Tensor, rows: Ints, columns: Ints) -> Tensor:
-    return table[send(rows, table.device), send(columns, table.device)]
-
-
 class NodeCache:
     """Remembers what follows the nodes of a tree that have at least the mass `least`."""
 
     def __init__(self, reader: LogitReader, branch: int, least: float = 0.0) -> None:
-        self._reader = reader
-        self._branch = branch
-        self._least = least
+        self._reader, self._branch, self._least = reader, branch, least
         self._nodes: dict[tuple[int, int, int], tuple[int, Branches]] = {}
 
     def add(self, nodes: Entries, numbers: Ints, logits: Any) -> None:

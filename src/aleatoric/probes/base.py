@@ -17,23 +17,19 @@ from aleatoric.types import Floats
 
 @dataclass(frozen=True, slots=True)
 class Block:
-    """The texts of one input: those of people first, then those of each system.
-
-    `sizes` are the numbers of texts of people and of each system.
-    """
+    """The texts of one input: those of people first, then those of each system."""
 
     texts: tuple[str, ...]
     sizes: tuple[int, ...]
+    """The numbers of texts of people and of each system."""
 
     def wanted(self) -> Iterator[tuple[int, int]]:
         """The pairs i < j to compare: within each part, and people with each system."""
         people, start = self.sizes[0], 0
         for size in self.sizes:
-            stop = start + size
-            others = range(stop) if start == 0 else (*range(people), *range(start, stop))
-            first = 0 if start == 0 else start
-            yield from ((i, j) for j in range(first, stop) for i in others if i < j)
-            start = stop
+            others = [i for i in range(start + size) if i < people or i >= start]
+            yield from ((i, j) for j in range(start, start + size) for i in others if i < j)
+            start += size
 
 
 class Probe(Protocol):
@@ -110,31 +106,27 @@ class Custom:
         return values
 
 
-def probe_from(name: str, given: Any) -> Probe:
+def probe_from(name: str, candidate: Any) -> Probe:
     """Make a probe from a probe, a `Batched` function, or a function of two texts."""
     # A probe class is not a probe: it must be instantiated.
-    if hasattr(given, "matrices") and not isinstance(given, type):
-        probe: Probe = given
+    if hasattr(candidate, "matrices") and not isinstance(candidate, type):
+        probe: Probe = candidate
         return probe
-    if isinstance(given, Batched):
-        return Custom(name, given.function, _facts(given.function), given.bounds)
-    if not callable(given):
+    if isinstance(candidate, Batched):
+        return Custom(name, candidate.function, _facts(candidate.function), candidate.bounds)
+    if not callable(candidate):
         raise UsageError(f"the probe {name} is not a function of two texts; give one.")
-
-    def one_by_one(left: Sequence[str], right: Sequence[str]) -> list[float]:
-        return [given(a, b) for a, b in zip(left, right, strict=True)]
-
-    return Custom(name, one_by_one, _facts(given))
-
-
-def probe_at(place: str) -> Probe:
-    """The probe of the function at `module:function`."""
-    return probe_from(place, function_at(place, "probe"))
+    return Custom(name, lambda *texts: list(map(candidate, *texts)), _facts(candidate))
 
 
 def _facts(function: Any) -> Mapping[str, str]:
     module = getattr(function, "__module__", "")
     return {"function": f"{module}:{getattr(function, '__qualname__', type(function).__name__)}"}
+
+
+def probe_at(place: str) -> Probe:
+    """The probe of the function at `module:function`."""
+    return probe_from(place, function_at(place, "probe"))
 
 
 def is_code(name: str) -> bool:
@@ -161,19 +153,15 @@ def check_allowed_probes(
 ) -> None:
     """Refuse to run user code that only the run names, not the command."""
     if names := disallowed_probes(probes, allowed):
-        raise UsageError(
-            f"{run}: uses user code as a probe, {', '.join(names)}; if you trust this code, "
-            f"allow it: aleatoric {command} {quote(run)} {probe_options(names)}."
-        )
+        fix = f"if you trust it, run aleatoric {command} {quote(run)} {probe_options(names)}"
+        raise UsageError(f"{run}: uses user code as a probe, {', '.join(names)}; {fix}.")
 
 
 def check_allowed_rule(rule: str | None, allowed: str | None, run: str) -> None:
     """Refuse to run a word rule that only the run names, not the command."""
     if rule is not None and is_code(rule) and rule != allowed:
-        raise UsageError(
-            f"{run}: uses user code as its word rule, {rule}; if you trust this code, "
-            f"allow it: aleatoric resume {quote(run)} --word-rule {quote(rule)}."
-        )
+        fix = f"if you trust it, run aleatoric resume {quote(run)} --word-rule {quote(rule)}"
+        raise UsageError(f"{run}: uses user code as its word rule, {rule}; {fix}.")
 
 
 def check_known_probes(allowed: Iterable[str], probes: Collection[str]) -> None:

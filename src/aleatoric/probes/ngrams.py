@@ -11,7 +11,9 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from functools import cache
 from itertools import chain, pairwise
+from typing import NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -34,26 +36,17 @@ class Symbols:
 def numbered(texts: Sequence[Sequence[str]], fold: Callable[[str], str]) -> Symbols:
     """Number the symbols of texts; symbols that are equal after `fold` share a number."""
     lengths = np.fromiter(map(len, texts), np.int64, len(texts))
-    table = _Numbers(fold)
-    flat = map(table.__getitem__, chain.from_iterable(texts))
+    folded: dict[str, int] = {}
+
+    @cache
+    def number(symbol: str) -> int:
+        return folded.setdefault(fold(symbol), len(folded))
+
+    flat = map(number, chain.from_iterable(texts))
     return Symbols(np.fromiter(flat, np.int64, int(lengths.sum())), lengths)
 
 
-class _Numbers(dict[str, int]):
-    """Symbol -> number; a new symbol is folded and numbered on first lookup."""
-
-    def __init__(self, fold: Callable[[str], str]) -> None:
-        self._fold = fold
-        self._folded: dict[str, int] = {}
-
-    def __missing__(self, symbol: str) -> int:
-        number = self._folded.setdefault(self._fold(symbol), len(self._folded))
-        self[symbol] = number
-        return number
-
-
-@dataclass(frozen=True)
-class Ngrams:
+class Ngrams(NamedTuple):
     """The n-grams of one order, sorted by type and within a type by text.
 
     `kind` maps the position where an n-gram starts to its type (positions too near a text's end
@@ -63,11 +56,6 @@ class Ngrams:
     kind: Ints
     kinds: Ints
     texts: Ints
-
-    @property
-    def n_kinds(self) -> int:
-        """The number of types over all inputs."""
-        return int(self.kinds[-1]) + 1 if len(self.kinds) else 0
 
 
 class ArrayNgrams:
@@ -89,8 +77,8 @@ class ArrayNgrams:
         while (last := len(self._orders)) < order:
             places = self._places[self._left > last]
             # Numbers of n-grams differ between inputs, and so do those of longer ones.
-            keys = self._orders[-1].kind[places] * self._orders[0].n_kinds
-            keys += self._orders[0].kind[places + last]
+            n_kinds = int(self._orders[0].kinds.max(initial=-1)) + 1
+            keys = self._orders[-1].kind[places] * n_kinds + self._orders[0].kind[places + last]
             self._orders.append(self._sorted_ngrams(keys, places))
         overlap = self._overlap(self._orders[order - 1])
         grams = np.maximum(self._lengths - order + 1, 0).reshape(overlap.shape[:2])
@@ -126,9 +114,7 @@ class ArrayNgrams:
         occurrences = np.diff(starts, append=len(ngrams.kinds))
         kinds, texts = ngrams.kinds[starts], ngrams.texts[starts]
         shared = np.bincount(kinds)[kinds] > 1 if len(kinds) else np.zeros(0, bool)
-        return self._dense(kinds[shared], texts[shared], occurrences[shared])
-
-    def _dense(self, kinds: Ints, texts: Ints, occurrences: Ints) -> Counts:
+        kinds, texts, occurrences = kinds[shared], texts[shared], occurrences[shared]
         n_inputs = len(self._lengths) // max(self._width, 1)
         columns = np.cumsum(differs(kinds)) - 1
         inputs = texts // max(self._width, 1)

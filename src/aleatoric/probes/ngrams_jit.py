@@ -29,21 +29,9 @@ def climb(kinds, ids, n_symbols, lengths, parts, order, found):
     present = np.empty((most // 2 + 1, width), np.int32)
     overlap = np.empty((width, width), np.int32)
     for i in range(n_inputs):
-        text_lengths = lengths[i * width : (i + 1) * width]
-        span = slice(ends[i], ends[i + 1])
-        n_entries = number(
-            kinds[span],
-            ids[span],
-            n_symbols,
-            text_lengths,
-            order,
-            slots,
-            keys,
-            owner,
-            row,
-            entries,
-            present,
-        )
+        text_lengths, span = lengths[i * width : (i + 1) * width], slice(ends[i], ends[i + 1])
+        buffers = (slots, keys, owner, row, entries, present)
+        n_entries = number(kinds[span], ids[span], n_symbols, text_lengths, order, *buffers)
         share(entries[:n_entries], row, present, overlap)
         divide(text_lengths, parts, order, overlap, found[i])
 

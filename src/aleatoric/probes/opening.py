@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Literal
 
 import numpy as np
 
 from aleatoric import registry
-from aleatoric.errors import UsageError
+from aleatoric.errors import UsageError, did_you_mean
 from aleatoric.probes.base import Block, Probe, probe_at, probe_from
 from aleatoric.probes.encoders import SentenceEncoder, VectorCache, encode_once
 from aleatoric.probes.tools import TextReader, Tools, default_encoder, default_tagger, order_of
@@ -57,10 +57,12 @@ def left_out(
 ) -> dict[str, str]:
     """The probes that cannot run for a language, with the reason and the fix."""
     reasons: dict[str, str] = {}
-    if tagger is None and (reason := _refusal(default_tagger, language)):
-        reasons |= dict.fromkeys(SYNTACTIC, reason)
-    if encoder is None and (reason := _refusal(default_encoder, language)):
-        reasons |= dict.fromkeys(SEMANTIC, reason)
+    tools = (tagger, default_tagger, SYNTACTIC), (encoder, default_encoder, SEMANTIC)
+    for _, default, probes in (tool for tool in tools if tool[0] is None):
+        try:
+            default(language)
+        except UsageError as refused:
+            reasons |= dict.fromkeys(probes, str(refused))
     return reasons
 
 
@@ -73,16 +75,16 @@ def _open(name: str, tools: Tools, functions: Mapping[str, Any]) -> Probe:
     if kind in registry.PLUGINS["probes"]:
         ours: Probe = registry.find("probes", kind)(argument, tools)
         return ours
+    _check_name(name)
     return probe_from(name, registry.find("probes", name))
 
 
-def _refusal(default: Callable[[str], str], language: str) -> str | None:
-    """Why a language has no default tool; `None` if it has one."""
-    try:
-        default(language)
-    except UsageError as refused:
-        return str(refused)
-    return None
+def _check_name(name: str) -> None:
+    added = [known for known in registry.names("probes") if known not in registry.PLUGINS["probes"]]
+    known = (*LEXICAL, *SYNTACTIC, *SEMANTIC, *added)
+    if name not in added:
+        near, forms = did_you_mean(name, known), ", ".join(known)
+        raise UsageError(f"there is no probe {name!r}{near}; use {forms} or module:function.")
 
 
 @dataclass(frozen=True)
@@ -132,8 +134,7 @@ class Semantic:
     def matrices(self, blocks: Sequence[Block]) -> list[Floats]:
         """Distances per block; NaN for texts of white space only."""
         texts = list(dict.fromkeys(text for block in blocks for text in block.texts))
-        units = self._units(texts)
-        row = {text: i for i, text in enumerate(texts)}
+        units, row = self._units(texts), {text: i for i, text in enumerate(texts)}
         return [_distances(units, [row[text] for text in block.texts]) for block in blocks]
 
     def _units(self, texts: list[str]) -> Floats:
@@ -158,6 +159,5 @@ def _distances(units: Floats, rows: list[int]) -> Floats:
     vectors = units[rows]
     distances: Floats = np.clip(1 - vectors @ vectors.T, 0.0, 2.0)
     # The distance of a text to itself is exactly 0, without rounding; NaN stays.
-    same = np.equal.outer(rows, rows)
-    distances[same & ~np.isnan(distances)] = 0.0
+    distances[np.equal.outer(rows, rows) & ~np.isnan(distances)] = 0.0
     return distances

@@ -9,11 +9,12 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from functools import cache
 from importlib.metadata import version
 from typing import Any
 
 from aleatoric import registry
-from aleatoric.errors import MissingExtraError, UsageError
+from aleatoric.errors import UsageError, needs
 
 Tagger = Callable[[str, Sequence[str]], list[str]]
 """(context, words) -> universal tags of the words."""
@@ -48,10 +49,7 @@ UNIVERSAL_DEPENDENCIES = {
     **dict.fromkeys(("INTJ", "SPACE"), "X"),
 }
 """The tags of Universal Dependencies, as spaCy names them -> universal."""
-_COMPONENTS = (
-    *("tok2vec", "transformer", "tagger", "morphologizer", "parser", "senter", "ner"),
-    *("attribute_ruler", "lemmatizer"),
-)
+_PARTS = "tok2vec transformer tagger morphologizer parser senter ner attribute_ruler lemmatizer"
 """The components of a spaCy pipeline besides its tokenizer."""
 
 
@@ -98,13 +96,12 @@ class UniversalTagger:
         return self.in_context(context, words)
 
 
+@cache
 def textblob(argument: str = "") -> UniversalTagger:
     """TextBlob's rule-based tagger (Brill), for English; needs no downloaded data."""
-    _no_argument("textblob", argument)
-    try:
+    _refuse_argument("tagger", "--tagger textblob", argument)
+    with needs("textblob", "nlp"):
         from textblob.en import parser
-    except ModuleNotFoundError:
-        raise MissingExtraError("textblob", "nlp") from None
 
     def in_context(context: str, words: Sequence[str]) -> list[str]:
         # Find the sentence that the answer belongs to, with any word in its place.
@@ -129,12 +126,10 @@ def textblob(argument: str = "") -> UniversalTagger:
 
 def nltk(argument: str = "") -> UniversalTagger:
     """NLTK's averaged perceptron, the tagger of the paper; needs its data."""
-    _no_argument("nltk", argument)
-    try:
+    _refuse_argument("tagger", "--tagger nltk", argument)
+    with needs("nltk", "nlp"):
         from nltk.tag import PerceptronTagger
         from nltk.tokenize import NLTKWordTokenizer
-    except ModuleNotFoundError:
-        raise MissingExtraError("nltk", "nlp") from None
     try:
         tagger = PerceptronTagger()
     except LookupError:
@@ -145,8 +140,7 @@ def nltk(argument: str = "") -> UniversalTagger:
     tokens = NLTKWordTokenizer().tokenize
 
     def in_context(context: str, words: Sequence[str]) -> list[str]:
-        before = tokens(context)
-        answers = [tokens(word) for word in words]
+        before, answers = tokens(context), map(tokens, words)
         tagged = (tagger.tag([*before, *answer]) if answer else None for answer in answers)
         return [from_penn(line[len(before)][1]) if line else "X" for line in tagged]
 
@@ -160,10 +154,8 @@ def nltk(argument: str = "") -> UniversalTagger:
 def spacy(argument: str = "") -> UniversalTagger:
     """A spaCy pipeline: `spacy:NAME`, by default en_core_web_sm; must be installed."""
     name = argument or "en_core_web_sm"
-    try:
+    with needs("spacy", "nlp"):
         from spacy import load
-    except ModuleNotFoundError:
-        raise MissingExtraError("spacy", "nlp") from None
     try:
         pipeline = load(name, exclude=["ner", "parser", "lemmatizer"])
     except OSError:
@@ -177,16 +169,16 @@ def spacy(argument: str = "") -> UniversalTagger:
     )
 
 
-def _no_argument(name: str, argument: str) -> None:
+def _refuse_argument(kind: str, usage: str, argument: str) -> None:
     if argument:
-        raise UsageError(f"the tagger {name} takes no argument; write --tagger {name}.")
+        name = usage.rpartition(" ")[2]
+        raise UsageError(f"the {kind} {name} takes no argument; write {usage}.")
 
 
 def _spacy_tags(pipeline: Any, context: str, words: Sequence[str]) -> list[str]:
-    start = len(context) + 1 if context else 0
     lead = f"{context} " if context else ""
     documents = pipeline.pipe(lead + word for word in words)
-    tags = (next((t.pos_ for t in document if t.idx >= start), "X") for document in documents)
+    tags = (next((t.pos_ for t in document if t.idx >= len(lead)), "X") for document in documents)
     return [UNIVERSAL_DEPENDENCIES.get(tag, "X") for tag in tags]
 
 
@@ -217,8 +209,7 @@ def open_tokeniser(spec: str) -> Tokeniser:
 
 def whitespace(argument: str = "") -> Tokeniser:
     """Split at white space."""
-    if argument:
-        raise UsageError("the tokeniser whitespace takes no argument; write whitespace.")
+    _refuse_argument("tokeniser", "whitespace", argument)
     return Tokeniser("whitespace", lambda texts: [text.split() for text in texts])
 
 
@@ -241,33 +232,22 @@ def _spacy_tokeniser(kind: str, name: str, keep: Callable[[str], object]) -> Tok
     def cut(texts: Sequence[str]) -> list[list[str]]:
         # A memory zone frees what a batch added to the vocabulary.
         with language.memory_zone():
-            words = _Words(language.vocab.strings)
+            # Equal words are one object, which is faster to look up.
+            word = cache(language.vocab.strings.__getitem__)
             numbers = (language.tokenizer(text).to_array("ORTH").tolist() for text in texts)
-            return [list(filter(keep, map(words.__getitem__, ids))) for ids in numbers]
+            return [list(filter(keep, map(word, ids))) for ids in numbers]
 
     return Tokeniser(f"{kind}:{name}@{version('spacy')}", cut)
 
 
-class _Words(dict[int, str]):
-    """The word of a spaCy number; equal words are one object, which is faster to look up."""
-
-    def __init__(self, strings: Any) -> None:
-        self._strings = strings
-
-    def __missing__(self, number: int) -> str:
-        word: str = self._strings[number]
-        self[number] = word
-        return word
-
-
 def _language(name: str) -> Any:
     """The rules of a language, by its code of two or three letters, or an installed pipeline."""
-    try:
+    with needs("spacy", "nlp"):
         import spacy as package
-    except ModuleNotFoundError:
-        raise MissingExtraError("spacy", "nlp") from None
     try:
-        return package.blank(name) if len(name) <= 3 else package.load(name, exclude=_COMPONENTS)
+        if len(name) <= 3:
+            return package.blank(name)
+        return package.load(name, exclude=_PARTS.split())
     except (ImportError, OSError) as error:
         # Some languages need another package, which the first line names.
         reason = (str(error).splitlines() or [type(error).__name__])[0].rstrip(". ")

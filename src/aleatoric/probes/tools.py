@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Hashable, Iterable, Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field, replace
 from functools import cached_property
 from importlib.util import find_spec
 from pathlib import PurePath
@@ -13,7 +13,7 @@ from typing import Literal
 import numpy as np
 
 from aleatoric import registry
-from aleatoric.errors import MissingExtraError, UsageError, quoted
+from aleatoric.errors import UsageError, needs, quoted
 from aleatoric.probes.base import Block
 from aleatoric.probes.encoders import SentenceEncoder, VectorCache, open_encoder
 from aleatoric.probes.ngrams import ArrayNgrams, CompiledNgrams, Symbols, numbered
@@ -29,9 +29,6 @@ PLACES = 2**17
 """Most tokens of a chunk, if every input had as many as its longest."""
 MOST = 9
 """The highest order of n-grams: few texts share longer ones."""
-ENGLISH_TAGGERS = ("textblob", "nltk")
-DEFAULT_PIPELINE = "en_core_web_sm"
-_PIPELINES = {"de": "de_core_news_sm", "en": "en_core_web_sm", "zh": "zh_core_web_sm"}
 
 
 @dataclass(frozen=True)
@@ -79,8 +76,7 @@ class Tools:
         except UsageError:
             if self.tokeniser_spec is not None:
                 raise
-            whitespace = open_tokeniser("whitespace")
-            return TextReader(whitespace, lambda texts: self.tagger.tag_texts(texts))
+            return replace(self, tokeniser_spec="whitespace").reader
 
 
 class TextReader:
@@ -114,22 +110,22 @@ class TextReader:
         return {text: by_text[text] for text in distinct}
 
 
+@dataclass(frozen=True, eq=False)
 class TextBatch:
     """The texts of some blocks as tokens and tags, and their n-gram distances."""
 
-    def __init__(
-        self,
-        blocks: tuple[Block, ...],
-        tokens_of: Callable[[Iterable[str]], dict[str, Tokens]],
-        tagger: TextTagger,
-    ) -> None:
-        self.blocks = blocks
-        self._tokens_of, self._tagger = tokens_of, tagger
+    blocks: tuple[Block, ...]
+    _tokens_of: Callable[[Iterable[str]], dict[str, Tokens]]
+    _tagger: TextTagger
+    _ngrams: dict[str, list[Rows]] = field(default_factory=dict)
 
     def distances(self, kind: Literal["lexical", "syntactic"], order: int) -> list[Floats]:
         """Distances per block by n-grams of lower-cased tokens, or of part-of-speech tags."""
         matrices: list[Floats] = [np.empty((0, 0))] * len(self.blocks)
-        for rows, ngrams in self._token_ngrams if kind == "lexical" else self._tag_ngrams:
+        if kind not in self._ngrams:
+            symbols = (self.tokens, str.lower) if kind == "lexical" else (self.tags, str)
+            self._ngrams[kind] = self._counted(*symbols)
+        for rows, ngrams in self._ngrams[kind]:
             for row, matrix in zip(rows, ngrams.distances(order), strict=True):
                 matrices[row] = matrix
         return matrices
@@ -144,15 +140,7 @@ class TextBatch:
         """The tags of each distinct text."""
         return dict(zip(self.tokens, self._tagger(list(self.tokens.values())), strict=True))
 
-    @cached_property
-    def _token_ngrams(self) -> list[Rows]:
-        return self._ngrams(self.tokens, str.lower)
-
-    @cached_property
-    def _tag_ngrams(self) -> list[Rows]:
-        return self._ngrams(self.tags, str)
-
-    def _ngrams(self, symbols: dict[str, list[str]], fold: Callable[[str], str]) -> list[Rows]:
+    def _counted(self, symbols: dict[str, list[str]], fold: Callable[[str], str]) -> list[Rows]:
         shapes = [block.sizes for block in self.blocks]
         batch = numbered([symbols[text] for block in self.blocks for text in block.texts], fold)
         lengths = np.split(batch.lengths, np.cumsum(list(map(sum, shapes)))[:-1])
@@ -201,10 +189,11 @@ def default_tagger(language: str) -> str:
         return "textblob"
     pipelines = _installed_pipelines(language)
     if not pipelines:
+        kind = "web" if language in ("en", "zh") else "news"
         raise UsageError(
             f"no tagger for the language {language!r} is installed: run python -m spacy download "
-            f"{_PIPELINES.get(language, language + '_core_news_sm')}, name one with "
-            "spacy:PIPELINE, or leave out the syntactic probes."
+            f"{language}_core_{kind}_sm, name one with spacy:PIPELINE, or leave out the syntactic "
+            "probes."
         )
     return f"spacy:{pipelines[0]}"
 
@@ -213,17 +202,13 @@ def default_encoder(language: str) -> str:
     """The default encoder of a language: the bundled one reads English only."""
     if language == "en":
         return "minilm"
-    raise UsageError(
-        f"the embedded sentence encoder reads English, not {language!r}: name a model with "
-        "st:NAME_OR_DIR (or minilm, to use it all the same), or leave out the semantic probe."
-    )
+    fix = "name a model (st:NAME_OR_DIR, or minilm all the same) or leave out the semantic probe"
+    raise UsageError(f"the embedded sentence encoder reads English, not {language!r}: {fix}.")
 
 
 def _installed_pipelines(language: str) -> list[str]:
-    try:
+    with needs("spacy", "nlp"):
         from spacy.util import get_installed_models
-    except ModuleNotFoundError:
-        raise MissingExtraError("spacy", "nlp") from None
     return sorted(name for name in get_installed_models() if name.startswith(f"{language}_"))
 
 
@@ -242,18 +227,18 @@ def language_code(text: str) -> str:
 def language_of_tagger(spec: str) -> str | None:
     """The language that a tagger reads, from its name; `None` if the name does not say."""
     kind, _, argument = spec.partition(":")
-    if kind in ENGLISH_TAGGERS:
+    if kind in ("textblob", "nltk"):
         return "en"
-    match = re.match("([a-z]{2,3})_", PurePath(argument or DEFAULT_PIPELINE).name)
+    match = re.match("([a-z]{2,3})_", PurePath(argument or "en_core_web_sm").name)
     return match.group(1) if kind == "spacy" and match else None
 
 
-def fitting_tagger(asked: str | None, language: str | None) -> str:
+def fitting_tagger(tagger: str | None, language: str | None) -> str:
     """Return the tagger asked for, or the language's default; refuse one of another language.
 
     An unknown language is taken to be English; `language_caveat` reports this.
     """
-    if asked is None:
+    if tagger is None:
         try:
             return default_tagger(language or "en")
         except UsageError:
@@ -261,14 +246,14 @@ def fitting_tagger(asked: str | None, language: str | None) -> str:
                 f"no tagger for the language {language!r} is installed: give --tagger "
                 "spacy:PIPELINE after python -m spacy download PIPELINE."
             ) from None
-    reads = language_of_tagger(asked)
+    reads = language_of_tagger(tagger)
     # xx: spaCy's name of pipelines for several languages.
     if language is not None and reads not in (None, "xx", language):
         raise UsageError(
-            f"the tagger {asked} reads {reads!r} and the corpus is in {language!r}: give --tagger "
+            f"the tagger {tagger} reads {reads!r} and the corpus is in {language!r}: give --tagger "
             "spacy:PIPELINE of that language, or correct --language."
         )
-    return asked
+    return tagger
 
 
 def language_caveat(tagger: str, language: str | None) -> str | None:

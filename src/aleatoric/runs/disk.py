@@ -8,6 +8,7 @@ from __future__ import annotations
 import errno
 import fcntl
 import json
+import math
 import os
 import shlex
 import shutil
@@ -15,7 +16,7 @@ import socket
 import sqlite3
 import stat
 from collections.abc import Callable, Iterable, Iterator
-from contextlib import closing, contextmanager, suppress
+from contextlib import ExitStack, closing, contextmanager, suppress
 from datetime import datetime
 from pathlib import Path
 from typing import Any, TextIO
@@ -25,24 +26,15 @@ from aleatoric.runs.formats import DATABASE, SCHEMA, SCHEMA_VERSION, DamagedRowE
 
 LOCK = "run.lock"
 _FLAGS = os.O_RDWR | os.O_APPEND | os.O_CREAT | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC
-_NOT_PERMITTED = (errno.EACCES, errno.EPERM, errno.EROFS, errno.ENOTDIR, errno.ENOENT)
-LITTLE = 256 << 10
-"""Bytes of free space that count as none."""
 _DAMAGED = (sqlite3.SQLITE_CORRUPT, sqlite3.SQLITE_NOTADB, sqlite3.SQLITE_INTERRUPT)
+_DATABASE_FAULTS = (sqlite3.DatabaseError, DamagedRowError)
 _UNOPENED = (sqlite3.SQLITE_CANTOPEN, sqlite3.SQLITE_PERM)
-_UNWRITABLE = (sqlite3.SQLITE_READONLY, *_UNOPENED)
-_UNWRITABLE_FILES = (errno.EACCES, errno.EPERM, errno.EROFS)
+_NOT_PERMITTED = (errno.EACCES, errno.EPERM, errno.EROFS)
 FULL_DISKS = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG)
-WAIT = 30.0
-"""Seconds that a statement waits for another process to end a transaction."""
-STEPS = 100_000
-"""Steps of SQLite's virtual machine between two checks of the limit."""
-MOST_STEPS = 10_000_000
-"""Steps that a statement may take on a database of any size: about a second."""
-STEPS_PER_BYTE = 20
+STEPS, MOST_STEPS = 100_000, 10_000_000
+"""Steps of SQLite between two checks of the limit, and those that any statement may take: 1 s."""
 _MAGIC, _WAL = b"SQLite format 3\0", b"\2\2"
 _RESTORE = "restore a copy of the run, or run the original command again"
-_RUN_AGAIN = "run the original command again with another --out"
 
 
 class LockedError(UsageError):
@@ -97,7 +89,7 @@ def _open_lock(path: Path) -> TextIO:
     except OSError as error:
         if error.errno in (errno.ELOOP, errno.EISDIR, errno.ENXIO):
             raise _not_a_lock(path) from None
-        if error.errno not in _NOT_PERMITTED:
+        if error.errno not in (*_NOT_PERMITTED, errno.ENOTDIR, errno.ENOENT):
             raise
         raise unwritable(path.parent, str(error.strerror)) from None
     if not _is_plain(os.fstat(number)):
@@ -118,24 +110,21 @@ def _is_plain(status: os.stat_result) -> bool:
 def _holder(file: TextIO) -> dict[str, Any]:
     with suppress(OSError, ValueError):  # not signed yet
         file.seek(0)
-        holder = json.load(file)
-        return holder if isinstance(holder, dict) else {}
+        if isinstance(holder := json.load(file), dict):
+            return holder
     return {}
 
 
 def _lock_error(folder: Path, error: OSError, holder: dict[str, Any]) -> UsageError:
     if not isinstance(error, BlockingIOError):
-        fix = "choose a place on a disk of this machine"
-        return UsageError(f"{folder}: cannot be locked ({error.strerror}); {fix}.")
+        problem = f"{folder}: cannot be locked ({error.strerror})"
+        return UsageError(f"{problem}; choose a place on a disk of this machine.")
     host = holder.get("host")
     where = "" if host in (None, socket.gethostname()) else f" on {host}"
     who = f"process {holder['process']}{where}" if "process" in holder else "another process"
     since = f" since {holder['since']}" if "since" in holder else ""
-    fix = "wait until it is done, or stop it"
-    return LockedError(f"{folder}: is being written by {who}{since}; {fix}.")
-
-
-# Errors -------------------------------------------------------------------------------------
+    problem = f"{folder}: is being written by {who}{since}"
+    return LockedError(f"{problem}; wait until it is done, or stop it.")
 
 
 @contextmanager
@@ -146,7 +135,7 @@ def reporting_faults(path: Path, reads: bool = False) -> Iterator[None]:
     """
     try:
         yield
-    except (sqlite3.DatabaseError, DamagedRowError, OSError) as error:
+    except (*_DATABASE_FAULTS, OSError) as error:
         if (user_error := error_of(path, error, reads)) is None:
             raise
         raise user_error from error
@@ -155,20 +144,17 @@ def reporting_faults(path: Path, reads: bool = False) -> Iterator[None]:
 @contextmanager
 def on_failure(undo: Callable[[], None]) -> Iterator[None]:
     """Call `undo` if the block inside fails."""
-    try:
+    with ExitStack() as on_exit:
+        on_exit.callback(undo)
         yield
-    except BaseException:
-        undo()
-        raise
+        on_exit.pop_all()
 
 
 def error_of(path: Path, error: BaseException | None, reads: bool = False) -> AleatoricError | None:
     """Return the error for the user behind an error of SQLite or the disk, or `None`."""
     if isinstance(error, OSError):
         return _file_error(path, error)
-    if isinstance(error, sqlite3.DatabaseError | DamagedRowError):
-        return _database_error(path, error, reads)
-    return None
+    return _database_error(path, error, reads) if isinstance(error, _DATABASE_FAULTS) else None
 
 
 def _database_error(path: Path, error: Exception, reads: bool) -> AleatoricError | None:
@@ -180,7 +166,7 @@ def _database_error(path: Path, error: Exception, reads: bool) -> AleatoricError
         return _full(path)
     if reads and primary in _UNOPENED:
         return unreadable(path, str(error))
-    if primary in _UNWRITABLE:
+    if primary in (sqlite3.SQLITE_READONLY, *_UNOPENED):
         return unwritable(path, str(error))
     if primary == sqlite3.SQLITE_BUSY:
         return UsageError(f"{path}: another process holds its database; wait until it is done.")
@@ -197,7 +183,7 @@ def _file_error(path: Path, error: OSError) -> AleatoricError | None:
     inside = named is not None and named.absolute().is_relative_to(path.absolute())
     if error.errno in FULL_DISKS and (named is None or inside):
         return _full(path)
-    if error.errno in _UNWRITABLE_FILES and inside:
+    if error.errno in _NOT_PERMITTED and inside:
         return unwritable(path, error.strerror or "not allowed")
     return None
 
@@ -205,7 +191,7 @@ def _file_error(path: Path, error: OSError) -> AleatoricError | None:
 def _has_no_room(path: Path) -> bool:
     """Whether less is free than SQLite may need: for some failures it names no reason."""
     try:
-        return shutil.disk_usage(path).free < LITTLE
+        return shutil.disk_usage(path).free < 256 << 10
     except OSError:
         return False
 
@@ -272,21 +258,16 @@ def command(path: Path, name: str = "resume") -> str:
     return f"aleatoric {name} {shlex.quote(place)}"
 
 
-# Connections --------------------------------------------------------------------------------
-
-
 def connect_to_write(file: Path) -> sqlite3.Connection:
     """Return a connection that begins and ends transactions only explicitly."""
-    check_files(file)
-    connection = _connect(file, str(file), uri=False)
+    connection = _connect(file, "mode=rwc")
     connection.execute("PRAGMA synchronous = NORMAL")
     return connection
 
 
 def connect_to_read(file: Path) -> sqlite3.Connection:
     """Return a read-only connection; others may write meanwhile."""
-    check_files(file)
-    connection = _connect_read_only(file, "mode=ro")
+    connection = _connect(file, "mode=ro")
     try:
         connection.execute("SELECT 1 FROM sqlite_master").fetchone()
     except sqlite3.OperationalError:
@@ -294,20 +275,19 @@ def connect_to_read(file: Path) -> sqlite3.Connection:
         if _has_log(file):
             raise
         # In a folder where no lock can be created, nobody writes: the file does not change.
-        connection = _connect_read_only(file, "immutable=1")
+        connection = _connect(file, "immutable=1")
     return connection
 
 
 def connect_to_salvage(file: Path) -> sqlite3.Connection:
     """Return a read-only connection to a database that may be damaged."""
-    check_files(file)
-    connection = _connect_read_only(file, "mode=ro" if _has_log(file) else "immutable=1")
+    connection = _connect(file, "mode=ro" if _has_log(file) else "immutable=1")
     # Otherwise a file that was cut short is refused because of the length in its header.
     connection.execute("PRAGMA writable_schema = ON")
     return connection
 
 
-def check_files(file: Path) -> None:
+def _check_files(file: Path) -> None:
     """Refuse files that SQLite must not open."""
     journal = _beside(file, "-journal")
     if os.path.lexists(journal):
@@ -343,7 +323,8 @@ def check_format(connection: sqlite3.Connection, path: Path) -> None:
         raise UsageError(f"{path}: was stopped before it began; {fix}.")
     (version,) = connection.execute("PRAGMA user_version").fetchone()
     if version != SCHEMA_VERSION:
-        fix = "update aleatoric" if version > SCHEMA_VERSION else _RUN_AGAIN
+        again = "run the original command again with another --out"
+        fix = "update aleatoric" if version > SCHEMA_VERSION else again
         problem = f"has run format {version}, and this version reads {SCHEMA_VERSION}"
         raise UsageError(f"{path}: {problem}; {fix}.")
     check_objects(connection, path)
@@ -361,42 +342,68 @@ def check_objects(connection: sqlite3.Connection, path: Path) -> None:
         raise UsageError(f"{path}: its tables are not those of a run (see {names}); {_RESTORE}.")
 
 
+def _stoppable(method: Callable[..., Any]) -> Callable[..., Any]:
+    """Raise `KeyboardInterrupt` for a statement ended by a signal: SQLite loses what it raises."""
+
+    def call(cursor: Any, *arguments: Any) -> Any:
+        try:
+            return method(cursor, *arguments)
+        except sqlite3.OperationalError as error:
+            is_ended = getattr(error, "sqlite_errorcode", None) == sqlite3.SQLITE_INTERRUPT
+            if is_ended and cursor.connection.steps[0] < math.inf:
+                raise KeyboardInterrupt from None
+            raise
+
+    return call
+
+
+class _StoppableCursor(sqlite3.Cursor):
+    """A cursor whose statements end with Ctrl-C."""
+
+    execute = _stoppable(sqlite3.Cursor.execute)
+    executemany = _stoppable(sqlite3.Cursor.executemany)
+    fetchone = _stoppable(sqlite3.Cursor.fetchone)
+    fetchall = _stoppable(sqlite3.Cursor.fetchall)
+    __next__ = _stoppable(sqlite3.Cursor.__next__)
+
+
 class _LimitedConnection(sqlite3.Connection):
-    """A connection that counts the steps of each statement in `steps`."""
+    """A connection that counts the steps of each statement in `steps`, infinite beyond a limit."""
 
     def __init__(self, *arguments: Any, **named: Any) -> None:
         super().__init__(*arguments, **named)
-        self.steps = [0]
+        self.steps = [0.0]
 
     def execute(self, sql: str, parameters: Any = (), /) -> sqlite3.Cursor:
         self.steps[0] = 0
-        return super().execute(sql, parameters)
+        cursor: sqlite3.Cursor = self.cursor(_StoppableCursor)
+        return cursor.execute(sql, parameters)
 
     def executemany(self, sql: str, parameters: Iterable[Any], /) -> sqlite3.Cursor:
         self.steps[0] = -(1 << 62)  # rows that this process writes have no limit
-        return super().executemany(sql, parameters)
+        cursor: sqlite3.Cursor = self.cursor(_StoppableCursor)
+        return cursor.executemany(sql, parameters)
 
 
-def _connect(file: Path, place: str, uri: bool) -> sqlite3.Connection:
+def _connect(file: Path, mode: str) -> sqlite3.Connection:
+    """Open a database; a statement waits 30 seconds for others to end a transaction."""
+    _check_files(file)
+    place = f"{file.absolute().as_uri()}?{mode}"
     connection = sqlite3.connect(
-        place, timeout=WAIT, isolation_level=None, uri=uri, factory=_LimitedConnection
+        place, timeout=30.0, isolation_level=None, uri=True, factory=_LimitedConnection
     )
     connection.execute("PRAGMA trusted_schema = OFF")
     steps = connection.steps  # the handler must not hold the connection: they would form a cycle
 
     def is_too_long() -> bool:
         steps[0] += STEPS
-        if steps[0] < MOST_STEPS:
-            return False
-        sizes = [part.stat().st_size for part in (file, _beside(file, "-wal")) if part.exists()]
-        return steps[0] > MOST_STEPS + STEPS_PER_BYTE * sum(sizes)
+        sizes = (part.stat().st_size for part in (file, _beside(file, "-wal")) if part.exists())
+        if steps[0] >= MOST_STEPS and steps[0] > MOST_STEPS + 20 * sum(sizes):
+            steps[0] = math.inf
+        return steps[0] == math.inf
 
     connection.set_progress_handler(is_too_long, STEPS)
     return connection
-
-
-def _connect_read_only(file: Path, query: str) -> sqlite3.Connection:
-    return _connect(file, f"{file.absolute().as_uri()}?{query}", uri=True)
 
 
 def _beside(file: Path, ending: str) -> Path:

@@ -4,16 +4,26 @@ from __future__ import annotations
 
 import math
 import os
+import re
 from collections.abc import Collection, Iterable
 from contextlib import AbstractContextManager, nullcontext
-from typing import Any
+from dataclasses import replace
+from typing import Any, cast
 
 from aleatoric import registry
-from aleatoric.errors import UsageError
-from aleatoric.models.base import ForcedModel, Forcing, LoadOptions, TextModel, WordModel
+from aleatoric.errors import UsageError, did_you_mean, quoted
+from aleatoric.models.base import (
+    ForcedModel,
+    Forcing,
+    LoadOptions,
+    Prompting,
+    TextModel,
+    WordModel,
+)
 from aleatoric.models.checkpoints import OF_FILES
 from aleatoric.runs.job import LOCAL, EngineOptions, Loading
 
+_HUB_NAME = re.compile(r"[\w.-]+(/[\w.-]+)?", re.ASCII)
 SMALLEST_SHARE = 0.0001
 """The smallest part of a CPU or GPU that a cluster assigns."""
 
@@ -71,18 +81,15 @@ def _check_gpus(gpus: float) -> None:
 
 
 def _check_share(option: str, share: float) -> None:
-    is_valid = math.isfinite(share) and share >= 0
-    multiple = round(share / SMALLEST_SHARE) * SMALLEST_SHARE if is_valid else 0
-    if not is_valid or not math.isclose(share, multiple, rel_tol=1e-12):
+    units = round(share / SMALLEST_SHARE) if 0 <= share < math.inf else math.nan
+    if not math.isclose(share, units * SMALLEST_SHARE, rel_tol=1e-12):
         fix = f"give a multiple of {SMALLEST_SHARE:g}"
         raise UsageError(f"{option} {share:g} cannot be assigned; {fix}.")
 
 
-# Models -------------------------------------------------------------------------------------
-
-
 def _language_model(kind: str, argument: str, loading: Loading) -> Any:
-    options: dict[str, Any] = {name: getattr(loading, name) for name in ("dtype", "device", "bos")}
+    names = ("dtype", "device", "bos", "quantize")
+    options: dict[str, Any] = {name: getattr(loading, name) for name in names}
     if kind == "hf":
         argument, _, revision = argument.partition("@")
         options |= {"revision": revision or None, "trust_remote_code": loading.trust_remote_code}
@@ -96,12 +103,15 @@ def open_model(spec: str, loading: Loading) -> WordModel:
     check_estimator(loading.estimator)
     kind, _, argument = spec.partition(":")
     if kind in registry.names("models"):
-        model: WordModel = registry.find("models", kind)(argument)
-        return model
+        if loading.prompting != Prompting() and kind != "recorded":
+            fix = "leave them out; served models take mode=chat instead"
+            raise UsageError(
+                f"{spec}: --template, --chat and --system are for local models; {fix}."
+            )
+        return cast(WordModel, registry.find("models", kind)(argument))
     if kind not in registry.names("language_models"):
-        kinds = [*registry.names("models"), *registry.names("language_models")]
-        raise UsageError(f"there is no model {spec!r}; known kinds: {', '.join(sorted(kinds))}.")
-    lm = _language_model(kind, argument, loading)
+        raise unknown_model(spec, [*registry.names("models"), *registry.names("language_models")])
+    lm = replace(_language_model(kind, argument, loading), prompting=loading.prompting)
     label = spec.rstrip("/").rpartition("/")[2]
     live: WordModel = registry.find("estimators", loading.estimator)(lm, label, loading.estimator)
     return live
@@ -109,21 +119,18 @@ def open_model(spec: str, loading: Loading) -> WordModel:
 
 def open_forced(spec: str, forcing: Forcing) -> ForcedModel:
     """Open the teacher-forced model of `smollm2`, `hf:NAME[@REVISION]`, `gguf:FILE`, ..."""
-    model: ForcedModel = _open(spec, "forced_models", "read references", forcing)
-    return model
+    return cast(ForcedModel, _open(spec, "forced_models", forcing))
 
 
 def open_text_model(spec: str, loading: LoadOptions) -> TextModel:
     """Open the text model of `smollm2`, `hf:NAME[@REVISION]`, `openai:...`, `recorded:FILE`, ..."""
-    model: TextModel = _open(spec, "text_models", "write texts", loading)
-    return model
+    return cast(TextModel, _open(spec, "text_models", loading))
 
 
-def _open(spec: str, plugins: str, task: str, loading: LoadOptions) -> Any:
+def _open(spec: str, plugins: str, loading: LoadOptions) -> Any:
     kind, _, argument = spec.partition(":")
     if kind not in registry.names(plugins):
-        known_kinds = ", ".join(registry.names(plugins))
-        raise UsageError(f"there is no model {spec!r} to {task}; known kinds: {known_kinds}.")
+        raise unknown_model(spec, registry.names(plugins))
     if bool(argument) == (kind == "smollm2"):
         fix = "write smollm2" if argument else f"write {kind}:NAME"
         raise UsageError(f"{spec!r} is no model; {fix}.")
@@ -136,7 +143,7 @@ def check_specs(specs: Iterable[str], *kinds: str) -> None:
     for spec in specs:
         name, _, argument = spec.partition(":")
         if name not in known_kinds:
-            raise UsageError(f"there is no model {spec!r}; known kinds: {', '.join(known_kinds)}.")
+            raise unknown_model(spec, known_kinds)
         try:
             spec.encode()  # systems are saved and shown under it
         except UnicodeEncodeError:
@@ -147,6 +154,26 @@ def check_specs(specs: Iterable[str], *kinds: str) -> None:
         is_path |= name == "hf" and argument.endswith("/")
         if argument and is_path and not any(map(os.path.exists, paths)):
             raise UsageError(f"{argument}: no such file; check --model {spec}.")
+
+
+def unknown_model(spec: str, kinds: Collection[str]) -> UsageError:
+    """Return the error for a model of no known kind, with what may have been meant.
+
+    >>> str(unknown_model("gpt2", ["hf", "toy"]))
+    "there is no model 'gpt2' (did you mean hf:gpt2?); known kinds: hf, toy."
+    """
+    near = did_you_mean(spec, kinds)
+    if (os.path.exists(spec) or not near) and (kind := _kind_of(spec)) in kinds:
+        near = f" (did you mean {kind}:{quoted(spec, 200)[1:-1]}?)"
+    known = ", ".join(sorted(kinds))
+    return UsageError(f"there is no model {quoted(spec, 200)}{near}; known kinds: {known}.")
+
+
+def _kind_of(name: str) -> str | None:
+    """Return the kind of model that a name without one looks like."""
+    if os.path.isfile(name):
+        return "gguf" if name.endswith(".gguf") else "recorded"
+    return "hf" if os.path.isdir(name) or _HUB_NAME.fullmatch(name) else None
 
 
 def check_decoders(specs: Collection[str], decoders: Collection[str]) -> None:

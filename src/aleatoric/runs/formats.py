@@ -10,7 +10,7 @@ import json
 import math
 import zlib
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import asdict, dataclass, fields
+from dataclasses import asdict, dataclass
 from typing import Any
 
 import numpy as np
@@ -21,7 +21,7 @@ from aleatoric.types import Categorical, Choices, Draws, Exact, Floats, Item, Te
 DATABASE = "run.sqlite"
 ITEMS_SAVED = "n_items"
 """The fact with the number of items a run started with: if its table has fewer, some were lost."""
-SCHEMA_VERSION = 5
+SCHEMA_VERSION = 6
 """Raised when a table or the manifest changes; kept as SQLite's `user_version`."""
 STATS = (
     "CREATE TABLE stats (generation INTEGER NOT NULL, system INTEGER NOT NULL, "
@@ -62,8 +62,6 @@ COLUMNS = {
 """The tables whose rows are sealed: the key first, then the contents, the checksum last."""
 CELLS = 1_000_000
 """Most numbers in one page of statistics, not counting its last row."""
-MAX_DRAWS = 10**8
-"""Most draws of one item; some samplers take memory for each."""
 _ROUNDING = 1e-3
 
 SqlRow = tuple[Any, ...]
@@ -123,9 +121,6 @@ def _check(is_valid: bool, problem: str) -> None:
         raise DamagedRowError(problem)
 
 
-# JSON ---------------------------------------------------------------------------------------
-
-
 class SavedDict(dict[Any, Any]):
     """A dictionary of saved values; reading a missing key is damage."""
 
@@ -138,17 +133,12 @@ def dump(value: Any) -> str:
     return json.dumps(value, ensure_ascii=False, separators=(",", ":"))
 
 
-def load(text: str, hook: Callable[[dict[str, Any]], Any] | None = None) -> Any:
-    """Read JSON."""
+def load(text: str, objects: type[dict[str, Any]] | None = None) -> Any:
+    """Read JSON; its objects may be read as `SavedDict`."""
     try:
-        return json.loads(text, object_hook=hook)
+        return json.loads(text, object_hook=objects)
     except (TypeError, ValueError, RecursionError) as error:
         raise DamagedRowError(str(error)) from None
-
-
-def load_saved(text: str) -> Any:
-    """Read JSON whose objects become `SavedDict`."""
-    return load(text, SavedDict)
 
 
 def load_texts(text: str) -> tuple[str, ...]:
@@ -158,16 +148,13 @@ def load_texts(text: str) -> tuple[str, ...]:
     return valid_texts(texts)
 
 
-def valid_texts(found: Sequence[Any]) -> tuple[str, ...]:
+def valid_texts(values: Sequence[Any]) -> tuple[str, ...]:
     """Refuse values that are not texts, and texts with half of a surrogate pair."""
     try:
-        "".join(found).encode()
+        "".join(values).encode()
     except (TypeError, UnicodeEncodeError) as error:
         raise DamagedRowError(str(error)) from None
-    return tuple(found)
-
-
-# Items --------------------------------------------------------------------------------------
+    return tuple(values)
 
 
 def dump_item(item: Item) -> ItemRow:
@@ -205,9 +192,6 @@ def load_text_item(
     return TextItem(item_id, group, load_texts(turns), load_texts(references), original)
 
 
-# Draws --------------------------------------------------------------------------------------
-
-
 def dump_draws(draws: Draws) -> str:
     """Write draws as JSON, without empty parts."""
     payload: dict[str, Any] = {"counts": dict(draws.counts)}
@@ -231,9 +215,10 @@ def load_draws(item_id: str, row: int, payload: str) -> Draws:
     written, failed = saved.get("texts", []), saved.get("failed", 0)
     logprobs = saved.get("logprobs")
     _check(type(written) is list and type(row) is int, "texts of draws are not a list")
-    is_valid = all(type(number) is int and number > 0 for number in counts.values())
+    is_valid = set(map(type, counts.values())) <= {int} and min(counts.values(), default=1) > 0
     _check(is_valid and type(failed) is int and failed >= 0, "counts of draws")
-    _check(failed + sum(counts.values()) < MAX_DRAWS, "too many draws")
+    # Some samplers take memory for each draw.
+    _check(failed + sum(counts.values()) < 10**8, "too many draws")
     if logprobs is not None:
         is_valid = type(logprobs) is dict and all(map(is_number, logprobs.values()))
         _check(is_valid, "log-probabilities")
@@ -267,9 +252,6 @@ def _load_exact(saved: Any) -> Exact:
     return Exact(distribution, ends, saved["certified"], saved["failed"])
 
 
-# Statistics ---------------------------------------------------------------------------------
-
-
 @dataclass(frozen=True)
 class StatRow:
     """Statistics of one system on one item, ready to be saved."""
@@ -296,13 +278,13 @@ def dump_stats(rows: Sequence[StatRow], columns: Sequence[str], n_splits: int) -
 
     Similar values lie together; missing ones are NaN. The first byte says whether there are splits.
     """
+    unknown = {name for row in rows for name in row.values}.difference(columns)
+    _check(not unknown, f"there is no statistic {', '.join(map(repr, sorted(unknown)))}")
     table = np.full((2 + len(columns) + n_splits, len(rows)), np.nan)
-    places = {name: 2 + i for i, name in enumerate(columns)}
+    table[:2] = [row.item for row in rows], [row.row for row in rows]
+    for place, name in enumerate(columns, 2):
+        table[place] = np.array([row.values.get(name) for row in rows], dtype=np.float64)
     for i, row in enumerate(rows):
-        table[:2, i] = row.item, row.row
-        for name, value in row.values.items():
-            _check(name in places, f"there is no statistic {name!r}")
-            table[places[name], i] = np.nan if value is None else value
         if row.splits:
             table[2 + len(columns) :, i] = np.concatenate([*row.splits.values()])
     table[np.isnan(table)] = np.nan  # one form of NaN, and of zero
@@ -332,8 +314,6 @@ def or_none(values: Floats) -> list[float | None]:
     """Return numbers as a list, with `None` for NaN."""
     return [None if value != value else value for value in values.tolist()]
 
-
-# Shapes of facts ----------------------------------------------------------------------------
 
 Shape = Any
 """A type, `None`, a list of one shape, a tuple of alternatives, a dict, or a test function."""
@@ -385,13 +365,12 @@ def each(shape: Shape) -> Callable[[Any], bool]:
     )
 
 
-_CHOICES = {field.name for field in fields(Choices)}
 _TEXT_OR_NONE = (is_text, None)
 _COUNT = int_between(0)
 _MANIFEST: Shape = {
     **dict.fromkeys(("level", "command"), is_text),
     "corpus": dict.fromkeys(("name", "version", "sha256", "spec", "encoding"), is_text),
-    "choices": lambda value: each(is_text)(value) and value.keys() <= _CHOICES,
+    "choices": lambda value: each(is_text)(value) and value.keys() <= asdict(Choices()).keys(),
     "contents": each(is_text),
     "versions": each(_TEXT_OR_NONE),
     "assignment": each((int, is_text)),
@@ -412,6 +391,7 @@ _FACTS: dict[str, Shape] = {
     "finished models": _are_texts,
     "complete": bool,
     "has_control": bool,
+    "scored by": (is_text, None),
     "stat_columns": lambda value: _are_texts(value) and 0 < len(set(value)) == len(value),
     "split_names": each(_are_texts),
     "stats": {"generation": _COUNT, "rows": each(_COUNT)},

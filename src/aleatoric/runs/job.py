@@ -12,13 +12,13 @@ import types
 from collections.abc import Iterator, Mapping
 from dataclasses import KW_ONLY, MISSING, Field, dataclass, field, fields
 from pathlib import Path
-from typing import Any, ClassVar, Self, Union, get_args, get_origin, get_type_hints
+from typing import Any, ClassVar, Self, Union, cast, get_args, get_origin, get_type_hints
 
 from aleatoric import registry
+from aleatoric.data.selection import Selection, TableOptions
 from aleatoric.errors import UsageError
+from aleatoric.models.base import LoadOptions, Prompting
 from aleatoric.runs.formats import DamagedRowError, is_number, is_text
-
-_KEY = "option"
 
 
 @dataclass(frozen=True)
@@ -44,7 +44,7 @@ class Option:
 
 def option(default: Any = MISSING, help: str = "", **about: Any) -> Any:
     """Declare a field of a job that is an option of its command."""
-    return field(default=default, metadata={_KEY: Option(help, **about)})
+    return field(default=default, metadata={"option": Option(help, **about)})
 
 
 @dataclass(frozen=True)
@@ -57,8 +57,11 @@ class Job:
     models: tuple[str, ...] = option((), "The model; repeatable.", flag="--model")
     _: KW_ONLY
     device: str | None = option(
-        None, "Device to run on; defaults to a GPU if one is available.", fixed=False
+        None,
+        "Device to run on; defaults to a GPU if one is available. auto: one model on all GPUs.",
+        fixed=False,
     )
+    quantize: str | None = option(None, "Quantize weights: 4bit or 8bit.", live=True)
     dtype: str = option("float32", "float32, bfloat16 or float16.", live=True)
     bos: str = option(
         "auto",
@@ -73,22 +76,46 @@ class Job:
     )
     seed: int = option(0, "The same seed gives the same bytes.")
     encoding: str = option("utf-8", "Encoding of the corpus file.")
+    columns: str | None = option(
+        None,
+        "Columns of your table, such as context=Sentence,response=Answer,group=Story; several "
+        "columns of answers as response=P1:P40 or response=P*.",
+    )
+    missing: str | None = option(
+        None, "Codes in your file that stand for no answer, such as NA,-99."
+    )
+    limit: int | None = option(None, "Use only this many items, the first ones.", low=1)
+    sample: int | None = option(
+        None, "Use only this many items, drawn at random by --seed; the order is kept.", low=1
+    )
+    groups: str | None = option(None, "Use only these groups, such as 1-4,45.")
+
+    @property
+    def table_options(self) -> TableOptions:
+        """Options for reading a file of one's own."""
+        return TableOptions(self.columns, self.missing)
+
+    @property
+    def selection(self) -> Selection:
+        """The items to use."""
+        return Selection(self.limit, self.sample, self.groups, self.seed)
 
     @property
     def loading(self) -> Loading:
         """Options for loading live models."""
-        return Loading("exact", self.dtype, self.device, self.bos, self.trust_remote_code)
+        options = (self.dtype, self.device, self.bos, self.trust_remote_code)
+        return Loading(*options, quantize=self.quantize)
 
     @property
     def engine_options(self) -> EngineOptions:
         """Options for where models run."""
-        return EngineOptions(self.engine)
+        names = ("address", "actors", "actor_cpus", "actor_gpus")
+        return EngineOptions(self.engine, *(getattr(self, name, None) for name in names))
 
     @property
     def named_probes(self) -> tuple[str, ...]:
         """Probes that the job names, which may be user code; most jobs have none."""
-        probes: tuple[str, ...] = getattr(self, "probes", ())
-        return probes
+        return tuple(getattr(self, "probes", ()))
 
     def saved(self) -> dict[str, Any]:
         """Return the fields that are part of the manifest, except the corpus, as JSON values."""
@@ -116,7 +143,7 @@ class Job:
             if name in ("corpus", "encoding") or name not in manifest:
                 continue
             value = manifest[name]
-            if not _fits(value, kinds[name]) or not _in_range(value, about(job_field)):
+            if not fits_field(value, kinds[name]) or not in_range(value, about(job_field)):
                 raise DamagedRowError(f"the manifest's {name} is {value!r:.40}")
 
     def arguments(self, is_live: bool) -> Iterator[str]:
@@ -148,17 +175,10 @@ class ClusterJob(Job):
         "GPUs per actor, such as 1 or 0.5; by default 1 if there are any.", 0, 10**3
     )
 
-    @property
-    def engine_options(self) -> EngineOptions:
-        """Options for where models run."""
-        cluster = (self.address, self.actors, self.actor_cpus, self.actor_gpus)
-        return EngineOptions(self.engine, *cluster)
-
 
 def about(job_field: Field[Any]) -> Option:
     """Return the declared option of a field."""
-    declared: Option = job_field.metadata[_KEY]
-    return declared
+    return cast(Option, job_field.metadata["option"])
 
 
 def flag(job_field: Field[Any]) -> str:
@@ -170,11 +190,8 @@ def shown_fields(job_type: type[Job]) -> list[Field[Any]]:
     """Return the fields that are options: corpus and model, a command's own, then shared ones."""
     shown = [job_field for job_field in fields(job_type) if not about(job_field).hidden]
     shared = {job_field.name for job_field in fields(ClusterJob)}
-
-    def rank(job_field: Field[Any]) -> int:
-        return 0 if job_field.name in ("corpus", "models") else 1 + (job_field.name in shared)
-
-    return sorted(shown, key=rank)
+    first = ("corpus", "models")
+    return sorted(shown, key=lambda option: (option.name not in first, option.name in shared))
 
 
 def _saved_names(job_type: type[Job]) -> list[str]:
@@ -183,43 +200,38 @@ def _saved_names(job_type: type[Job]) -> list[str]:
     return [name for name in saved if name not in ("corpus", "encoding")]
 
 
-def _fits(value: Any, kind: Any) -> bool:
+def fits_field(value: Any, kind: Any) -> bool:
     """Whether a JSON value can stand for a field of this type."""
     if get_origin(kind) in (Union, types.UnionType):
-        return any(_fits(value, alternative) for alternative in get_args(kind))
+        return any(fits_field(value, alternative) for alternative in get_args(kind))
     if get_origin(kind) is tuple:
-        return type(value) is list and all(_fits(part, get_args(kind)[0]) for part in value)
+        return type(value) is list and all(fits_field(part, get_args(kind)[0]) for part in value)
     if kind in (float, str):
         return is_number(value) if kind is float else is_text(value)
     return type(value) is kind
 
 
-def _in_range(value: Any, option_of: Option) -> bool:
-    if not is_number(value):
-        return True
+def in_range(value: Any, option_of: Option) -> bool:
+    """Whether a number is in the range of an option; anything else is."""
     ends = (0, 2**64 - 1) if isinstance(value, int) else (-math.inf, math.inf)
     low = ends[0] if option_of.low is None else option_of.low
     high = ends[1] if option_of.high is None else option_of.high
-    return bool(low <= value <= high)
+    return not is_number(value) or bool(low <= value <= high)
 
 
-def _flagged(name: str, value: Any) -> Iterator[str]:
-    if value is True:
-        yield name
-    elif value is not None:
-        for part in value if isinstance(value, tuple) else [value]:
-            yield from (name, str(part))
+def _flagged(name: str, value: Any) -> list[str]:
+    if value is None or value is True:
+        return [name] if value else []
+    parts = value if isinstance(value, tuple) else (value,)
+    return [word for part in parts for word in (name, str(part))]
 
 
 @dataclass(frozen=True)
-class Loading:
+class Loading(LoadOptions):
     """Options for loading and querying live models."""
 
     estimator: str = "exact"
-    dtype: str = "float32"
-    device: str | None = None
-    bos: str = "auto"
-    trust_remote_code: bool = False
+    prompting: Prompting = field(default_factory=Prompting)
 
 
 LOCAL = "local"

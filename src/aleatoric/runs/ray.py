@@ -16,7 +16,6 @@ import tempfile
 import threading
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import ExitStack, closing, contextmanager, redirect_stdout, suppress
-from dataclasses import dataclass, field
 from importlib import import_module
 from typing import Any
 
@@ -32,14 +31,6 @@ from aleatoric.types import Draws, Item, TextItem, Texts
 AT_ONCE = 32
 """Items per part for a model that has no batch size."""
 IN_DRIVER = ("recorded", "openai")
-CPUS = 4
-"""Most CPUs per actor without a GPU: more do not make it faster."""
-_LAST_PORT = 65535
-_CONNECT_S = 10.0
-"""Seconds in which a cluster must take a connection."""
-_LONGEST_FOLDER = 24
-_OBJECT_STORE = 256 << 20
-"""Bytes for answers in transit in a cluster of this machine."""
 
 
 @contextmanager
@@ -65,15 +56,13 @@ class RayEngine(Engine):
         check_estimator(loading.estimator)
         if spec.partition(":")[0] in IN_DRIVER:
             return super().word_model(spec, loading)
-        pool = self._open(ModelSource("words", spec, loading, os.getcwd()))
-        return RayWords(pool, pool.facts())
+        return RayWords(*self._open(ModelSource("words", spec, loading, os.getcwd())))
 
     def text_model(self, spec: str, loading: LoadOptions) -> TextModel:
         """Load a model of texts in every actor."""
         if spec.partition(":")[0] in IN_DRIVER:
             return super().text_model(spec, loading)
-        pool = self._open(ModelSource("texts", spec, loading, os.getcwd()))
-        facts = pool.facts()
+        pool, facts = self._open(ModelSource("texts", spec, loading, os.getcwd()))
         return TalliedRayTexts(pool, facts) if facts.is_tallied else RayTexts(pool, facts)
 
     def close(self) -> None:
@@ -81,7 +70,7 @@ class RayEngine(Engine):
         self._close_pool()
         self._leaving.close()
 
-    def _open(self, source: ModelSource) -> Pool:
+    def _open(self, source: ModelSource) -> tuple[Pool, ModelFacts]:
         if self._ray is None:
             self._ray = connect(self._options, self._leaving)
         self._close_pool()  # the next model needs its room
@@ -92,7 +81,7 @@ class RayEngine(Engine):
         if not size.has_room(self._ray):
             raise UsageError(f"{source.spec}: {size.no_room}; use --actor-cpus and --actor-gpus.")
         self._pool = Pool(self._ray, source, size)
-        return self._pool
+        return self._pool, self._pool.facts()
 
     def _close_pool(self) -> None:
         if self._pool is not None:
@@ -100,23 +89,14 @@ class RayEngine(Engine):
         self._pool = None
 
 
-@dataclass(frozen=True)
 class RayModel:
     """A model in actors."""
 
-    pool: Pool = field(repr=False)
-    facts: ModelFacts
-    _notes: dict[str, None] = field(default_factory=dict, repr=False)
-
-    @property
-    def label(self) -> str:
-        """A short name for tables."""
-        return self.facts.label
-
-    @property
-    def version(self) -> str:
-        """The version that identifies the model."""
-        return self.facts.version
+    def __init__(self, pool: Pool, facts: ModelFacts) -> None:
+        self._pool, self._at_once = pool, facts.at_once
+        self._notes: dict[str, None] = {}
+        self.label, self.version = facts.label, facts.version
+        self.estimator, self.conventions = facts.estimator, facts.conventions
 
     def notes(self) -> Sequence[str]:
         """Return the notes of all actors."""
@@ -124,39 +104,27 @@ class RayModel:
 
     def answers(self, parts: Iterable[Sequence[Any]], ask: Any) -> Iterator[tuple[Any, Any]]:
         """Yield answers with their counts, and keep the notes of the actors."""
-        for answers in self.pool.answers(parts, ask):
+        for answers in self._pool.answers(parts, ask):
             self._notes.update(dict.fromkeys(answers.notes))
             yield from answers.given
 
 
-@dataclass(frozen=True)
 class RayWords(RayModel):
     """A model of next words in actors."""
 
     @property
-    def estimator(self) -> str:
-        """The estimator of its distributions."""
-        return self.facts.estimator
-
-    @property
     def together(self) -> int | None:
         """Contexts that are computed together, as in one process."""
-        return self.facts.at_once if self.estimator == "exact" else None
+        return self._at_once if self.estimator == "exact" else None
 
     def draws(self, items: Iterable[Item], ask: Ask) -> Iterator[Draws]:
         """Yield words for items, in the parts that one process would compute together."""
-        parts = base.whole_passages(items, self.facts.at_once or AT_ONCE)
+        parts = base.whole_passages(items, self._at_once or AT_ONCE)
         return (draws for draws, _ in self.answers(parts, ask))
 
 
-@dataclass(frozen=True)
 class RayTexts(RayModel):
     """A model of texts in actors."""
-
-    @property
-    def conventions(self) -> Mapping[str, str]:
-        """Everything beyond the weights that changes a text."""
-        return self.facts.conventions
 
     def write(self, items: Iterable[TextItem], ask: Writing) -> Iterator[Texts]:
         """Yield the texts of each input as parts are finished; a part fills the model once."""
@@ -165,16 +133,16 @@ class RayTexts(RayModel):
     def _counted(
         self, items: Iterable[TextItem], ask: Writing
     ) -> Iterator[tuple[Texts, Mapping[str, int]]]:
-        at_once = self.facts.at_once
-        size = AT_ONCE if at_once is None else max(1, at_once // ask.samples)
+        size = AT_ONCE if self._at_once is None else max(1, self._at_once // ask.samples)
         return self.answers(base.pages(items, size), ask)
 
 
-@dataclass(frozen=True)
 class TalliedRayTexts(RayTexts):
     """A model of texts in actors that count cut and empty texts; the counts are added up."""
 
-    tally: TextTally = field(default_factory=TextTally, repr=False)
+    def __init__(self, pool: Pool, facts: ModelFacts) -> None:
+        super().__init__(pool, facts)
+        self.tally = TextTally()
 
     def notes(self) -> Sequence[str]:
         """Return the notes of all actors, and those on the counts."""
@@ -189,10 +157,7 @@ class TalliedRayTexts(RayTexts):
 
 
 def connect(options: EngineOptions, leaving: ExitStack) -> Any:
-    """Return the module `ray`, connected; `leaving` ends a connection that is opened here.
-
-    A connection that the caller has opened with `ray.init` is used as it is.
-    """
+    """Return the module `ray`, connected here (`leaving` ends that) or before with `ray.init`."""
     os.environ.setdefault("RAY_USAGE_STATS_ENABLED", "0")  # nothing is sent anywhere
     try:
         import ray
@@ -234,7 +199,7 @@ def _private_cluster() -> Iterator[str]:
         os.environ["RAY_AUTH_TOKEN"] = secrets.token_hex(32)
         _forget_token()
     # Paths of sockets must be short: a long temporary folder cannot hold them.
-    place = "/tmp" if len(tempfile.gettempdir()) > _LONGEST_FOLDER else None
+    place = "/tmp" if len(tempfile.gettempdir()) > 24 else None
     with tempfile.TemporaryDirectory("", "ray-", place, ignore_cleanup_errors=True) as folder:
         ray_constants.ENABLE_RAY_CLUSTER = False  # so that Ray binds to loopback, as on macOS
         try:
@@ -259,10 +224,8 @@ def _forget_token() -> None:
 def _check_loopback(ray: Any) -> None:
     host = ray.nodes()[0]["NodeManagerAddress"]
     if not ipaddress.ip_address(host).is_loopback:
-        raise UsageError(
-            f"Ray listens on {host}, which other machines may reach; start a cluster as you want "
-            "it with ray start --head, and give its --address."
-        )
+        fix = "start a cluster as you want it with ray start --head, and give its --address"
+        raise UsageError(f"Ray listens on {host}, which other machines may reach; {fix}.")
 
 
 def check_address(address: str | None) -> None:
@@ -270,10 +233,10 @@ def check_address(address: str | None) -> None:
     if address is None or address == "auto":
         return
     host, _, port = address.removeprefix("ray://").rpartition(":")
-    if not host or not port.isdecimal() or int(port) > _LAST_PORT:
+    if not host or not port.isdecimal() or int(port) > 65535:
         raise UsageError(f"--address {address!r} is no address; write HOST:PORT, or auto.")
     try:
-        socket.create_connection((host.strip("[]"), int(port)), timeout=_CONNECT_S).close()
+        socket.create_connection((host.strip("[]"), int(port)), timeout=10.0).close()
     except OSError as error:
         raise _unreachable(address, error) from None
 
@@ -295,7 +258,7 @@ def _local_cluster(options: EngineOptions) -> dict[str, Any]:
         "address": "local",
         "num_cpus": max(os.cpu_count() or 1, -int(-n_cpus // 1)),
         "include_dashboard": False,
-        "object_store_memory": _OBJECT_STORE,
+        "object_store_memory": 256 << 20,  # for answers in transit
     }
 
 
@@ -335,7 +298,8 @@ def size_of(
     if cpus is None:
         # Those of the smallest node, as far as all actors fit.
         counts = [int(node["CPU"]) for node in nodes if node.get("CPU", 0) >= 1] or [1]
-        share = min(CPUS, min(counts), sum(counts) // (options.actors or 1))
+        # More than four do not make an actor faster.
+        share = min(4, min(counts), sum(counts) // (options.actors or 1))
         cpus = 1 if gpus else max(1, share)
     fitting = sum(_fitting(node, cpus, gpus) for node in nodes)
     return PoolSize(options.actors or max(1, fitting), cpus, gpus)

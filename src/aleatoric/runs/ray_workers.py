@@ -11,7 +11,7 @@ import os
 import time
 from collections import deque
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import asdict, dataclass, field, replace
+from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Any, Literal
 
@@ -26,11 +26,13 @@ from aleatoric.types import Draws, Texts
 _PACKAGES = ("numpy", "torch", "transformers", "tokenizers")
 MOST_TRIES = 3
 """Number of actors that may be lost per part, or in a row while they load a model."""
-AHEAD = 2
-"""Parts sent to an actor: one in progress, and one to follow without a pause."""
 PATIENCE = 120.0
 """Seconds without any actor after which the cluster counts as too small."""
-_POLL = 5.0
+_LOST = (
+    *("RayActorError", "WorkerCrashedError", "NodeDiedError"),
+    *("ObjectLostError", "OutOfMemoryError", "RaySystemError"),
+)
+"""Errors of Ray for an actor that is lost."""
 _log = logging.getLogger(__name__)
 
 
@@ -48,10 +50,6 @@ class ModelFacts:
     notes: tuple[str, ...]
     versions: Mapping[str, str]
     """Versions of the packages that its numbers depend on."""
-
-    def matches(self, other: ModelFacts) -> bool:
-        """Whether another worker's answers may be mixed with these; devices may differ."""
-        return replace(self, at_once=None, notes=()) == replace(other, at_once=None, notes=())
 
 
 @dataclass(frozen=True)
@@ -208,6 +206,7 @@ class Pool:
     def __init__(self, ray: Any, source: ModelSource, size: PoolSize) -> None:
         self._ray, self._source, self._size = ray, source, size
         self._actors: list[_Actor] = []
+        self._work = _Work(())
         self._n_lost_loading = 0
         self._alone_since: float | None = None
         self._grow()
@@ -225,12 +224,12 @@ class Pool:
         After an error no new part is started, those in progress are finished, and the error of the
         first of them is raised: the one that would have come first in one process.
         """
-        work = _Work(parts)
+        self._work = work = _Work(parts)
         self._grow()
         self.facts()  # nothing is sent before an actor can take it
         try:
-            while self._send(work, ask):
-                for answers, part in self._wait(work):
+            while self._send(ask):
+                for answers, part in self._wait():
                     if answers.failure is not None:
                         work.failures[part.number] = answers.failure
                     yield answers
@@ -246,26 +245,27 @@ class Pool:
             self._ray.kill(actor.handle)
         self._actors.clear()
 
-    def _send(self, work: _Work, ask: Any) -> bool:
+    def _send(self, ask: Any) -> bool:
         """Send parts to all actors with room; return whether any answer is pending."""
-        for depth in range(AHEAD):  # every actor gets a first part before any gets a second
+        # Every actor gets a first part before any gets a second, to follow without a pause.
+        for depth in range(2):
             for actor in self._actors:
                 if actor.facts is None or len(actor.parts) > depth:
                     continue
-                if (part := work.next_part()) is None:
+                if (part := self._work.next_part()) is None:
                     break
                 actor.parts[actor.handle.answer.remote(part.items, ask)] = part
-        return bool(work.repeated) or any(actor.parts for actor in self._actors)
+        return bool(self._work.repeated) or any(actor.parts for actor in self._actors)
 
-    def _wait(self, work: _Work | None = None) -> Iterator[tuple[PartAnswers, _WorkPart]]:
+    def _wait(self) -> Iterator[tuple[PartAnswers, _WorkPart]]:
         """Yield the answers of the next actors that finish anything."""
         calls = {call: actor for actor in self._actors for call in actor.calls}
-        done, _ = self._ray.wait([*calls], num_returns=1, timeout=_POLL)
+        done, _ = self._ray.wait([*calls], num_returns=1, timeout=5.0)
         also_done, _ = self._ray.wait([*calls], num_returns=len(calls), timeout=0)
         faults: list[Exception] = []
         for call in dict.fromkeys([*done, *also_done]):
             try:
-                answered = self._take(calls[call], call, work)
+                answered = self._take(calls[call], call)
             except Exception as error:  # raised after the answers of the others are saved
                 faults.append(error)
                 continue
@@ -275,30 +275,20 @@ class Pool:
             raise faults[0]
         self._check_room()
 
-    def _take(
-        self, actor: _Actor, call: Any, work: _Work | None
-    ) -> tuple[PartAnswers, _WorkPart] | None:
+    def _take(self, actor: _Actor, call: Any) -> tuple[PartAnswers, _WorkPart] | None:
         if actor not in self._actors:
             return None  # lost with another of its calls
-        ray_errors = self._ray.exceptions
         try:
             result = self._ray.get(call)
-        except (
-            ray_errors.RayActorError,
-            ray_errors.WorkerCrashedError,
-            ray_errors.NodeDiedError,
-            ray_errors.ObjectLostError,
-            ray_errors.OutOfMemoryError,
-            ray_errors.RaySystemError,
-        ) as error:
-            self._replace(actor, error, work)
+        except tuple(getattr(self._ray.exceptions, name) for name in _LOST) as error:
+            self._replace(actor, error)
             return None
         if actor.facts is None:
             actor.facts = self._checked(result)
             return None
         return result, actor.parts.pop(call)
 
-    def _replace(self, actor: _Actor, error: Exception, work: _Work | None) -> None:
+    def _replace(self, actor: _Actor, error: Exception) -> None:
         """Start another actor in the place of a lost one, and put its parts back."""
         self._drop(actor)
         problem = f"{self._source.spec}: a worker was lost ({type(error).__name__})"
@@ -312,8 +302,7 @@ class Pool:
                     + (lines[-1][:200] if lines else type(error).__name__)
                 )
         _log.warning("%s; %d parts are asked again elsewhere", problem, len(actor.parts))
-        if work is not None:
-            work.put_back(list(actor.parts.values()))
+        self._work.put_back(list(actor.parts.values()))
         self._grow()
 
     def _drop(self, actor: _Actor) -> None:
@@ -330,13 +319,11 @@ class Pool:
             problem = f"a node has aleatoric {version}, and this is {aleatoric.__version__}"
             raise UsageError(f"{spec}: {problem}; install the same on every node.")
         first = next((actor.facts for actor in self._actors if actor.facts), facts)
-        if not facts.matches(first):
-            names = ("label", "version", "estimator", "conventions", "is_tallied", "versions")
-            name = next(name for name in names if getattr(first, name) != getattr(facts, name))
-            both = f"{getattr(first, name)} and {getattr(facts, name)}"
-            raise UsageError(
-                f"{spec}: two nodes have different {name} ({both}); install the same on every node."
-            )
+        for name in ("label", "version", "estimator", "conventions", "is_tallied", "versions"):
+            one, other = getattr(first, name), getattr(facts, name)
+            if one != other:  # devices may differ, and with them the batch size and the notes
+                problem = f"two nodes have different {name} ({one} and {other})"
+                raise UsageError(f"{spec}: {problem}; install the same on every node.")
         return facts
 
     def _grow(self) -> None:

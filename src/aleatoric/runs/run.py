@@ -1,7 +1,4 @@
-"""The run directory: one SQLite file between sampling, scoring and reporting.
-
-It is written in whole transactions, and read page by page, so that any size fits in memory.
-"""
+"""The run directory: one SQLite file, written in whole transactions and read page by page."""
 
 from __future__ import annotations
 
@@ -9,13 +6,7 @@ import os
 import shutil
 import sqlite3
 from collections import Counter
-from collections.abc import (
-    Iterable,
-    Iterator,
-    Mapping,
-    MutableMapping,
-    Sequence,
-)
+from collections.abc import Iterable, Iterator, Mapping, MutableMapping, Sequence
 from contextlib import closing, contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
@@ -23,22 +14,14 @@ from typing import Any
 
 import numpy as np
 
+from aleatoric.data.selection import Selection, TableOptions
 from aleatoric.errors import AleatoricError, UsageError
 from aleatoric.runs import disk, formats
 from aleatoric.runs.disk import RunLock
 from aleatoric.runs.formats import DATABASE
 from aleatoric.runs.job import check_same_options
 from aleatoric.runs.tables import TOKEN_ROWS, ItemTables, StatisticsTables, TokenTables
-from aleatoric.types import (
-    Draws,
-    Floats,
-    Ints,
-    Item,
-    Row,
-    Signature,
-    TextItem,
-    Texts,
-)
+from aleatoric.types import Draws, Floats, Ints, Item, Row, Signature, TextItem, Texts
 
 
 class Store(ItemTables, StatisticsTables, TokenTables):
@@ -200,19 +183,8 @@ def _holds_run(path: Path) -> bool:
         return not disk.is_empty(connection)
 
 
-# Parts of a run, read at once -----------------------------------------------------------------
-
 AT_ONCE = 500
 """Values that one SQL statement takes."""
-
-
-@dataclass(frozen=True)
-class StatColumns:
-    """Statistics of one system: item numbers, rows of the same item, and name -> values."""
-
-    items: Ints
-    rows: Ints
-    values: dict[str, Floats]
 
 
 @dataclass(frozen=True)
@@ -227,17 +199,12 @@ class StoredRows:
         return self.store.rows(self.system, self.column)
 
 
-def stat_columns(store: Store, system: str, names: Sequence[str]) -> StatColumns:
-    """Return some of a system's statistics as arrays; undefined is NaN."""
+def stat_columns(store: Store, system: str, names: Sequence[str]) -> tuple[Ints, dict[str, Floats]]:
+    """Return item numbers and some of a system's statistics as arrays; undefined is NaN."""
     tables = list(store.stat_tables(system))
-    none = np.zeros(0, dtype=np.int64)
-    items = np.concatenate([none, *(table.items for table in tables)])
-    rows = np.concatenate([none, *(table.rows for table in tables)])
-    values = {
-        name: np.concatenate([np.zeros(0), *(table.values[name][:, 0] for table in tables)])
-        for name in names
-    }
-    return StatColumns(items, rows, values)
+    items = [np.zeros(0, dtype=np.int64), *(table.items for table in tables)]
+    values = {name: [np.zeros(0), *(t.values[name][:, 0] for t in tables)] for name in names}
+    return np.concatenate(items), {name: np.concatenate(parts) for name, parts in values.items()}
 
 
 def scored_until(store: Store, systems: Sequence[str]) -> int:
@@ -254,13 +221,10 @@ def item_heads(store: Store) -> Iterator[tuple[int, str, str, str]]:
 
 
 def heads_of(store: Store, numbers: Sequence[int]) -> dict[int, tuple[str, str, str]]:
-    """Return item number -> id, group and context of some items."""
-    heads: dict[int, Any] = {}
-    for start in range(0, len(numbers), AT_ONCE):
-        page = [int(no) for no in numbers[start : start + AT_ONCE]]
-        places = ", ".join("?" * len(page))
-        query = f"SELECT no, id, grp, context FROM items WHERE no IN ({places})"
-        heads |= {no: formats.valid_texts(head) for no, *head in store.db.execute(query, page)}
+    """Return item number -> id, group and context of some items, `AT_ONCE` at most."""
+    query = f"SELECT no, id, grp, context FROM items WHERE no IN ({', '.join('?' * len(numbers))})"
+    rows = store.db.execute(query, [int(no) for no in numbers])
+    heads: dict[int, Any] = {no: formats.valid_texts(head) for no, *head in rows}
     return heads
 
 
@@ -271,8 +235,6 @@ def item_and_draws(store: Store, no: int) -> tuple[Item, dict[str, list[Draws]]]
         raise UsageError(f"{store.path}: has no item number {no}.")
     return items[0], store.draws_between(no, no, store.system_names()).get(no, {})
 
-
-# Texts --------------------------------------------------------------------------------------
 
 TEXTS_PAGE = 200
 """Inputs that are read at once: texts are longer than words."""
@@ -305,10 +267,9 @@ class StoredTexts:
             return False
         number = self.store.system_no(system)
         count = "SELECT count(*) FROM draws WHERE item = ? AND system = ?"
-        (row,) = self._db.execute(count, (item, number)).fetchone()
-        self._db.execute(
-            formats.insert("draws"), formats.seal((item, number, row, formats.dump(texts.texts)))
-        )
+        (n_rows,) = self._db.execute(count, (item, number)).fetchone()
+        row = formats.seal((item, number, n_rows, formats.dump(texts.texts)))
+        self._db.execute(formats.insert("draws"), row)
         return True
 
     def clear(self, system: str) -> None:
@@ -351,8 +312,7 @@ class EmbeddingCache(MutableMapping[str, bytes]):
     """Vectors of texts by content hash, cached in a run."""
 
     def __init__(self, store: Store) -> None:
-        self._store = store
-        self._db = store.db
+        self._store, self._db = store, store.db
         self._table = f"{store.database}.embeddings"
         if store.database == "temp":
             self._db.execute(formats.temporary(formats.EMBEDDINGS))
@@ -360,10 +320,8 @@ class EmbeddingCache(MutableMapping[str, bytes]):
     def __getitem__(self, key: str) -> bytes:
         # Temporary tables hold only what this reader computed.
         for table in dict.fromkeys([self._table, "main.embeddings"]):
-            query = f"SELECT vector FROM {table} WHERE hash = ?"
-            row = self._db.execute(query, (key,)).fetchone()
-            if row is not None:
-                return bytes(row[0])
+            for (vector,) in self._db.execute(f"SELECT vector FROM {table} WHERE hash = ?", (key,)):
+                return bytes(vector)
         raise KeyError(key)
 
     def __setitem__(self, key: str, vector: bytes) -> None:
@@ -389,18 +347,19 @@ def labels_of(stores: Sequence[Store]) -> dict[str, tuple[Store, str]]:
     """Return a label for every system: its name, prefixed by its run if several runs have it."""
     places = [(store, name) for store in stores for name in store.systems()]
     counts = Counter(name for _, name in places)
-    return {
-        name if counts[name] == 1 else f"{store.path}:{name}": (store, name)
-        for store, name in places
-    }
+    labels = (name if counts[name] == 1 else f"{store.path}:{name}" for store, name in places)
+    return dict(zip(labels, places, strict=True))
 
 
 def signature(
     store: Store, system: str, metric: str, protocol: Mapping[str, str], n: str, *how: str
 ) -> Signature:
     """Return the signature of a number; `how` is decoder and estimator, if not the system's."""
-    corpus, facts = store.manifest["corpus"], store.systems()[system]
+    manifest, facts = store.manifest, store.systems()[system]
+    corpus, version = manifest["corpus"], manifest["versions"]["aleatoric"]
     decoder, estimator = how or (facts["decoder"], facts["estimator"])
-    source = (corpus["name"], corpus["sha256"], facts["model"], decoder, estimator)
-    version = store.manifest["versions"]["aleatoric"]
-    return Signature(*source, protocol, n, store.manifest["seed"], metric, version)
+    options = (TableOptions.of(manifest), Selection.of(manifest))
+    part = ";".join(filter(None, map(str, options)))
+    name = f"{corpus['name']}[{part}]" if part else corpus["name"]
+    source = (name, corpus["sha256"], facts["model"], decoder, estimator)
+    return Signature(*source, protocol, n, manifest["seed"], metric, version)

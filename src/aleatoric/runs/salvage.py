@@ -24,25 +24,16 @@ from aleatoric.runs.tables import BASE_WEIGHTS, FINETUNING, TOKEN_ROWS, TRAINING
 
 CHUNK = 1 << 20
 STRIDE = 512
-"""Rows that are read at once as long as nothing is damaged."""
-MOST_SYSTEMS = STRIDE
-TABLES = ("systems", "items", "draws", "token_sums")
-
-
-def _check_folders(run: Path, out: Path, has_weights: bool) -> None:
-    if not (run / DATABASE).is_file():
-        raise UsageError(f"{run}: is no run directory; it has no {DATABASE}.")
-    if has_weights and (out / TRAINING).exists():
-        raise UsageError(f"{out}: has a folder {TRAINING} already; choose another.")
+"""Rows that are read at once as long as nothing is damaged; also the most systems of a run."""
 
 
 def salvage(run: Path, out: Path) -> list[str]:
-    """Save what is intact in a damaged run as a new run; return a sentence for each part.
-
-    What is lost is drawn again, from the same random streams, when the new run is resumed.
-    """
+    """Save what is intact as a new run, which redraws the rest if resumed; return what is saved."""
+    disk.check_run(run)
+    disk.check_place(out)
     has_weights = (run / TRAINING).is_dir()
-    _check_folders(run, out, has_weights)
+    if has_weights and (out / TRAINING).exists():
+        raise UsageError(f"{out}: has a folder {TRAINING} already; choose another.")
     with closing(disk.connect_to_salvage(run / DATABASE)) as damaged:
         store = Store.create(out, _manifest(damaged, run))
         try:
@@ -73,12 +64,11 @@ def _copied(damaged: sqlite3.Connection, run: Path, store: Store) -> Iterator[st
     reader = _IntactRows(damaged)
     last = _last_item(damaged)
     with store.transaction():
-        for table in TABLES:
-            most = last if table in ("items", "draws") else MOST_SYSTEMS
+        for table in ("systems", "items", "draws", "token_sums"):
+            most = last if table in ("items", "draws") else STRIDE
             # If damage made two rows identical, the first is kept and the other is drawn again.
-            store.db.executemany(
-                formats.insert(table, "INSERT OR IGNORE"), reader.rows(table, most)
-            )
+            insert = formats.insert(table, "INSERT OR IGNORE")
+            store.db.executemany(insert, reader.rows(table, most))
         for table in ("draws", "token_sums"):  # rows of a system that is lost
             store.db.execute(f"DELETE FROM {table} WHERE system NOT IN (SELECT no FROM systems)")
         unread = _copy_files(run, store)
@@ -115,9 +105,8 @@ class _IntactRows:
 
     def _read(self, table: str, low: int, high: int) -> list[SqlRow]:
         """Read the rows between two keys, without indexes, which may be damaged themselves."""
-        query = (
-            f"{formats.select(table)} NOT INDEXED WHERE {formats.COLUMNS[table][0]} BETWEEN ? AND ?"
-        )
+        key = formats.COLUMNS[table][0]
+        query = f"{formats.select(table)} NOT INDEXED WHERE {key} BETWEEN ? AND ?"
         rows = self.damaged.execute(query, (low, high)).fetchall()
         if not all(low <= row[0] <= high for row in rows):
             raise DamagedRowError("a row of another key")

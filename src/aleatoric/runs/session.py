@@ -12,11 +12,12 @@ import threading
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
+from pathlib import PurePath
 from types import FrameType
 from typing import TYPE_CHECKING, Any, TypeVar
 
 from aleatoric.errors import AleatoricError, UsageError
-from aleatoric.models.base import ComputedTogether, WordModel, whole_passages
+from aleatoric.models.base import WordModel, whole_passages
 from aleatoric.runs.disk import before_any_work, command, reporting_faults
 from aleatoric.runs.formats import ITEMS_SAVED
 from aleatoric.types import Draws, Item
@@ -25,7 +26,6 @@ if TYPE_CHECKING:
     from aleatoric.runs.run import Store
 
 T = TypeVar("T")
-SIGNALS = (signal.SIGINT, signal.SIGTERM)
 STOPPING = b"\nstopping: the items in progress are finished and saved; once more to stop at once\n"
 
 
@@ -101,7 +101,8 @@ def listening() -> Iterator[Stopping]:
     if threading.current_thread() is not threading.main_thread():
         yield stopping
         return
-    before = {number: signal.signal(number, stopping.handle) for number in SIGNALS}
+    handled = (signal.SIGINT, signal.SIGTERM)
+    before = {number: signal.signal(number, stopping.handle) for number in handled}
     try:
         yield stopping
     except KeyboardInterrupt:
@@ -132,7 +133,7 @@ class PendingItems:
 
 def pending_items(store: Store, system: str, model: WordModel) -> PendingItems:
     """Return the items that a model has not answered yet."""
-    size = model.together if isinstance(model, ComputedTogether) else None
+    size: int | None = getattr(model, "together", None)
     if size is None:
         n_pending = store.n_items - store.n_items_with_draws(system)
         return PendingItems(n_pending, ([item] for item in store.pending_items(system)))
@@ -173,13 +174,19 @@ PLAIN = ("ancestral", "as recorded", "none")
 """Decoders that change nothing: any other decoder is part of a system's name."""
 
 
+def label_of(label: str, spec: str, specs: Iterable[str]) -> str:
+    """Return the label of a model; recordings with the same file name also have their folders."""
+    recorded = [other.partition("?")[0] for other in specs if other.startswith("recorded:")]
+    same = {name for name in recorded if PurePath(name[9:]).name.partition(".")[0] == label}
+    path = spec.partition("?")[0]
+    folder = PurePath(path[9:]).parent.name if path in same and len(same) > 1 else ""
+    return f"{folder}/{label}" if folder else label
+
+
 def system_name(
     store: Store, label: str, facts: Mapping[str, Any], several: bool, controls: Collection[str]
 ) -> str:
-    """Return the name of a system in the run, or a new name that no other system has.
-
-    The decoder is part of it unless it is plain and there are not `several`.
-    """
+    """Return a system's name, old or new; a plain decoder is no part of it if not `several`."""
     if saved := [name for name, saved_facts in store.systems().items() if saved_facts == facts]:
         return saved[0]
     decoded = several or facts["decoder"] not in PLAIN
@@ -202,24 +209,21 @@ def check_version(store: Store, spec: str, version: str) -> None:
 
 def saved_notes(store: Store) -> list[str]:
     """Return the notes on items and answers."""
-    notes: list[str] = store.meta("notes") or []
-    return notes
+    return list(store.meta("notes") or ())
 
 
-def add_notes(store: Store, found: Iterable[str]) -> None:
+def add_notes(store: Store, notes: Iterable[str]) -> None:
     """Save notes that the run does not have yet."""
     saved = saved_notes(store)
-    store.set_meta("notes", [*saved, *(note for note in found if note not in saved)])
+    store.set_meta("notes", [*saved, *(note for note in notes if note not in saved)])
 
 
 def lost_notes(store: Store) -> Iterator[str]:
     """Yield a warning if a salvaged run lacks items and has not been resumed."""
     n_saved = store.meta(ITEMS_SAVED) or 0
     if n_saved > store.n_items:
-        yield (
-            f"warning: {n_saved - store.n_items} of {n_saved} items were lost when this run was "
-            "damaged, and every number is about the others; resume it to ask for them again"
-        )
+        lost = f"{n_saved - store.n_items} of {n_saved} items were lost when this run was damaged"
+        yield f"warning: {lost}; every number is about the others; resume it to ask for them again"
 
 
 def unfinished_notes(store: Store, systems: Iterable[str]) -> Iterator[str]:

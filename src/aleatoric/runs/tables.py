@@ -24,16 +24,14 @@ PAGE = 2000
 """Items that are read at once."""
 COMPLETE = "complete"
 """The fact that everything is drawn and scored."""
-FINETUNING = "finetuning"
-"""The fact under which a fine-tuning run keeps its perplexities, curves and temperatures."""
-BASE_WEIGHTS = "base weights"
-"""The fact that identifies the weights of the model that a fine-tuning run started from."""
+FINETUNING, BASE_WEIGHTS = "finetuning", "base weights"
+"""Facts of a fine-tuning run: its perplexities, curves and temperatures, and its first weights."""
 VALID = "stats"
 """The fact that names the valid generation of statistics, and how many rows each system has."""
-TRAINING = "training"
-"""The folder of weights and checkpoints in the directory of a fine-tuning run."""
-TOKEN_ROWS = "tokens"
-"""The folder of per-token rows in a run directory."""
+SCORED_BY = "scored by"
+"""The fact that identifies the version of the code that scored the run."""
+TRAINING, TOKEN_ROWS = "training", "tokens"
+"""Folders in a run directory: weights and checkpoints of fine-tuning, and per-token rows."""
 _FINISHED = "finished models"
 _ANSWERED = "EXISTS (SELECT 1 FROM draws WHERE item = no AND system = ?)"
 _STRAY_DRAWS = (
@@ -46,7 +44,7 @@ _STRAY_DRAWS = (
 def load_fact(row: formats.SqlRow) -> Any:
     """Return the value of a saved fact; a value of an unexpected shape counts as damage."""
     key, text = unseal(row)
-    value = formats.load_saved(text)
+    value = formats.load(text, formats.SavedDict)
     formats.check_fact(key, value)
     return value
 
@@ -65,13 +63,14 @@ def _checked_manifest(manifest: dict[str, Any]) -> dict[str, Any]:
 class Tables:
     """Facts and systems of an opened run."""
 
+    database = "main"
+    """Where statistics are written: "temp" tables while another process writes the run."""
+    _manifest: dict[str, Any] | None = None
+    _systems: tuple[Any, dict[str, dict[str, Any]]] | None = None
+
     def __init__(self, path: Path, connection: sqlite3.Connection) -> None:
         self.path = path
         self.db = connection
-        self.database = "main"
-        """Where statistics are written: "temp" tables while another process writes the run."""
-        self._manifest: dict[str, Any] | None = None
-        self._systems: tuple[Any, dict[str, dict[str, Any]]] | None = None
 
     @contextmanager
     def transaction(self, begin: str = "BEGIN IMMEDIATE") -> Iterator[None]:
@@ -157,7 +156,9 @@ class Tables:
         state = self.db.execute("PRAGMA data_version").fetchone()
         if self._systems is None or self._systems[0] != state:
             rows = map(unseal, self.db.execute(f"{select('systems')} ORDER BY no"))
-            loaded = formats.SavedDict((name, formats.load_saved(text)) for _, name, text in rows)
+            loaded = formats.SavedDict(
+                (name, formats.load(text, formats.SavedDict)) for _, name, text in rows
+            )
             for name, facts in loaded.items():
                 formats.check_system(name, facts)
             self._systems = state, loaded
@@ -169,11 +170,10 @@ class Tables:
 
     def system_no(self, name: str) -> int:
         """Return the number of a system in the run; an unknown one is refused."""
-        row = self.db.execute("SELECT no FROM systems WHERE name = ?", (name,)).fetchone()
-        if row is None:
-            names = ", ".join(self.systems()) or "none"
-            raise UsageError(f"{self.path}: has no system {name!r}; it has: {names}.")
-        return int(row[0])
+        if row := self.db.execute("SELECT no FROM systems WHERE name = ?", (name,)).fetchone():
+            return int(row[0])
+        names = ", ".join(self.systems()) or "none"
+        raise UsageError(f"{self.path}: has no system {name!r}; it has: {names}.")
 
 
 @dataclass(frozen=True)
@@ -211,7 +211,9 @@ class StatisticsTables(Tables):
             self.db.execute(f"DELETE FROM {self.database}.stats WHERE generation < ?", (new,))
             self.set_meta("stat_columns", list(columns))
             self.set_meta("split_names", split_names)
-            self.set_meta(VALID, {"generation": new, "rows": counts})
+            # Statistics of a reader are never taken for those of the run.
+            apart = {"apart": True} if self.database == "temp" else {}
+            self.set_meta(VALID, {"generation": new, "rows": counts} | apart)
             for key, value in facts().items():
                 self.set_meta(key, value)
 
@@ -226,8 +228,7 @@ class StatisticsTables(Tables):
 
     def stat_columns(self) -> list[str]:
         """Return the names of all saved statistics; none before the run has been scored."""
-        names: list[str] = self.meta("stat_columns") or []
-        return names
+        return list(self.meta("stat_columns") or ())
 
     def stat_pages(self, system: str) -> Iterator[StatPage]:
         """Yield a system's statistics page by page; split statistics replace their means."""
@@ -252,7 +253,7 @@ class StatisticsTables(Tables):
     def total(self, system: str, column: str) -> int:
         """Return the sum of a count over a system's items."""
         self._check_column(column)
-        total = sum((np.nansum(table.values[column]) for table in self.stat_tables(system)), 0.0)
+        total = sum(np.nansum(table.values[column]) for table in self.stat_tables(system))
         if not math.isfinite(total):
             raise DamagedRowError("a sum of counts is infinite")
         return int(total)
@@ -291,19 +292,15 @@ class StatisticsTables(Tables):
         """Return columns, split names and valid generation; read again if others wrote."""
         state = self.db.execute("PRAGMA data_version").fetchone()
         if self._layout is None or self._layout[0] != state:
-            facts = self.stat_columns(), self.fact("split_names"), self.fact(VALID)
-            self._layout = state, facts
+            self._layout = state, (self.stat_columns(), self.fact("split_names"), self.fact(VALID))
         return self._layout[1]
 
     def _ids_and_groups(self, table: StatTable) -> tuple[list[str], list[str]]:
         numbers = table.items.tolist()
         query = "SELECT no, id, grp FROM items WHERE no BETWEEN ? AND ?"
         rows = self.db.execute(query, (min(numbers), max(numbers)))
-        heads = {no: (id_, group) for no, id_, group in rows}
-        try:
-            ids, groups = zip(*(heads[no] for no in numbers), strict=True)
-        except KeyError:
-            raise DamagedRowError("statistics of no item") from None
+        heads = formats.SavedDict((no, head) for no, *head in rows)
+        ids, groups = zip(*(heads[no] for no in numbers), strict=True)
         return list(formats.valid_texts(ids)), list(formats.valid_texts(groups))
 
     def _insert_stats(
@@ -426,8 +423,7 @@ class ItemTables(Tables):
     def item_states(self, system: str) -> Iterator[ItemState]:
         """Yield every item in order, and whether a system has answered it."""
         query = f"SELECT no, id, grp, {_ANSWERED} FROM items ORDER BY no"
-        for no, item_id, group, answered in self.db.execute(query, (self.system_no(system),)):
-            yield ItemState(no, item_id, group, bool(answered))
+        return map(ItemState._make, self.db.execute(query, (self.system_no(system),)))
 
     def items_between(self, first: int, last: int) -> list[Item]:
         """Return the items with these numbers, both included."""

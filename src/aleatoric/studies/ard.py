@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
+from functools import lru_cache
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -80,6 +81,7 @@ def predictors(cases: Iterable[Case], tagger: Tagger) -> dict[str, Floats]:
     return features | {name: np.array([float(tag == name) for tag in tags]) for name in POS}
 
 
+@lru_cache(maxsize=4096)  # systems answer the same contexts
 def last_tag(context: str, tagger: Tagger) -> str:
     """The universal tag of a context's last token, which may be a punctuation mark."""
     before, _, last = context.rstrip().rpartition(" ")

@@ -20,15 +20,8 @@ from aleatoric.metrics.distances import tvd
 from aleatoric.nextword.answers import human_counts
 from aleatoric.nextword.rules import bare
 from aleatoric.result_types import Study, Table
+from aleatoric.studies import people
 from aleatoric.studies.figure_data import TVD_EDGES, histograms
-from aleatoric.studies.people import (
-    SplitTVDs,
-    halves_of,
-    interval_note,
-    interval_text,
-    mean_interval,
-    split_tvds,
-)
 from aleatoric.types import Case, Floats
 
 
@@ -68,7 +61,7 @@ def run(cases: Iterable[Case], seed: int) -> Study:
             "biased needs log-probabilities of words; this system has samples: record rows with "
             "logprobs."
         )
-    tvds = split_tvds(cases, seed)
+    tvds = people.split_tvds(cases, seed)
     model = np.array([tvd(case.pair) for case in tvds.cases])
     wording = _RENORMALIZED if all(case.renormalised for case in cases) else _EXACT
     samples = {wording.row: model, "oracle 2": tvds.oracle_all.ravel()}
@@ -101,10 +94,10 @@ def _correct(cases: Sequence[Case], answers: list[list[str]]) -> tuple[Floats, F
     return np.array(original), np.array(human)
 
 
-def _table(tvds: SplitTVDs, model: Floats, seed: int, wording: _Wording) -> Table:
-    halves = [halves_of(case, seed) for case in tvds.cases]
-    interval = mean_interval(model, tvds.groups, seed)
-    shown = f" {interval_text(interval)}" if interval else ""
+def _table(tvds: people.SplitTVDs, model: Floats, seed: int, wording: _Wording) -> Table:
+    halves = [people.halves_of(case, seed) for case in tvds.cases]
+    interval = people.mean_interval(model, tvds.groups, seed)
+    shown = f" {people.interval_text(interval)}" if interval else ""
     first = half_answers(tvds.cases, [half.target for half in halves])
     second = half_answers(tvds.cases, [half.player for half in halves])
     rows = (
@@ -118,13 +111,13 @@ def _table(tvds: SplitTVDs, model: Floats, seed: int, wording: _Wording) -> Tabl
         wording.note,
         "The oracles are a part of the people they are compared with: their TVD is not that of a "
         "perfect model.",
-        interval_note(interval),
+        people.interval_note(interval),
     )
     columns = ("system", "TVD", "ECE original", "ECE human")
     return Table(wording.title, columns, rows, notes)
 
 
-def _target_to_all(tvds: SplitTVDs) -> Floats:
+def _target_to_all(tvds: people.SplitTVDs) -> Floats:
     """TVD of the target half to all people, a mixture of the halves along which TVD is linear."""
     n = np.array([len(case.item.responses) for case in tvds.cases])
     distance: Floats = tvds.oracle * ((n - n // 2) / n)[:, None]

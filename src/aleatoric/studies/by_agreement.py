@@ -8,17 +8,10 @@ import numpy as np
 
 from aleatoric.errors import UsageError
 from aleatoric.inference.control import CONTROLS, ORACLE
-from aleatoric.inference.estimate import (
-    CUT_MARK,
-    Reduction,
-    bounded,
-    estimates,
-    is_cut,
-    with_cut_note,
-)
+from aleatoric.inference.estimate import CUT_MARK, bounded, estimates, is_cut, with_cut_note
 from aleatoric.levels.base import level_of
 from aleatoric.levels.word import NextWords
-from aleatoric.levels.word_results import WIDE
+from aleatoric.levels.word_results import WIDE, WIDEST_LOSS
 from aleatoric.metrics.agreement import COLUMNS, Overlap
 from aleatoric.metrics.reduction import FiniteMean, Mean
 from aleatoric.result_types import Table
@@ -72,11 +65,11 @@ def _cells(by_name: dict[str, Estimate]) -> Iterator[str]:
     yield str(by_name["overlap"].n_items)
 
 
-def _is_wide(statistics: ItemStatistics) -> bool:
-    """Whether the bounds of M are far apart on average."""
-    low, high = (statistics.values[f"agreement_M_{end}"][:, 0] for end in ("low", "high"))
+def _is_wide(statistics: ItemStatistics, metric: str, most: float) -> bool:
+    """Whether the bounds of a metric are more than `most` apart on average."""
+    low, high = (statistics.values[f"{metric}_{end}"][:, 0] for end in ("low", "high"))
     widths = (high - low)[np.isfinite(high - low)]
-    return len(widths) > 0 and float(widths.mean()) > WIDE
+    return len(widths) > 0 and float(widths.mean()) > most
 
 
 def _estimates(
@@ -84,10 +77,12 @@ def _estimates(
 ) -> Iterator[dict[str, Estimate]]:
     """Yield the metrics of a system per quartile; both halves of an item's people are rows."""
     statistics = read_statistics(store, system)
-    if not statistics.keys or _is_wide(statistics):
+    if not statistics.keys or _is_wide(statistics, "agreement_M", WIDE):
         return  # without items, or M is not known well enough to be shown
     chunk, groups, sorted_by = _halves(statistics, oracle)
-    reductions: dict[str, Reduction] = {name: Mean(name) for name in COLUMNS}
+    if _is_wide(statistics, "log_loss", WIDEST_LOSS):
+        chunk["log_loss"] = np.full_like(chunk["log_loss"], np.nan)
+    reductions: dict[str, Mean | Overlap | FiniteMean] = {name: Mean(name) for name in COLUMNS}
     reductions |= {"overlap": Overlap(), "log_loss": FiniteMean("log_loss", "agreement_C")}
     place = np.where(np.isfinite(sorted_by), np.searchsorted(edges, sorted_by, side="left"), -1)
     for quartile in range(4):

@@ -11,14 +11,17 @@ from itertools import combinations, product
 from pathlib import Path
 from typing import Any
 
+from aleatoric.data.selection import PART_ONLY
 from aleatoric.errors import UsageError
 from aleatoric.inference.bootstrap import DEFAULT_METHOD, check_method
 from aleatoric.inference.estimate import bounded_difference
 from aleatoric.levels.base import level_of
 from aleatoric.levels.base import results as results_of
-from aleatoric.levels.word_results import WITHHELD, has_persons
-from aleatoric.result_types import Result
+from aleatoric.levels.word_results import WIDE_LOSS, WITHHELD, has_persons
+from aleatoric.result_types import Result, Tabular
 from aleatoric.runs.run import Store, labels_of
+from aleatoric.runs.session import saved_notes
+from aleatoric.studies import compare_statistics as comparing
 from aleatoric.studies.compare_statistics import (
     ComparedSystem,
     Comparison,
@@ -26,21 +29,14 @@ from aleatoric.studies.compare_statistics import (
     Evidence,
     ItemEvidence,
     KeyedPairs,
-    adjusted,
-    better,
-    by_metric,
-    letters_of,
-    match,
-    order_of,
-    read_statistics,
-    tokens_differ,
 )
 
 __all__ = ["ALPHA", "Compared", "Comparison", "compare"]
 
 _ABOUT_EQUAL = 1.1
 GROW_WITH_FEW_DRAWS = ("tvd", "tvd_syn", "tvd_sem", "js")
-BRACKET = ("tvd_debiased", "tvd")
+BRACKETS = {"tvd": ("tvd_debiased", "tvd"), "log_loss": ("log_loss_low", "log_loss_high")}
+"""Metric -> the ends of the range of its true value."""
 PROPER = ("sq_distance", "log_loss")
 _OVER_GROUPS_ONLY = (
     "answers have persons, but the intervals and tests of differences are over groups "
@@ -52,8 +48,8 @@ Families = Mapping[str, Sequence[Comparison]]
 ALPHA = 0.05
 
 
-@dataclass(frozen=True)
-class Compared:
+@dataclass(frozen=True, repr=False)
+class Compared(Tabular):
     """All comparisons of some systems, with one family of tests per metric."""
 
     comparisons: tuple[Comparison, ...]
@@ -69,11 +65,13 @@ class Compared:
     notes: tuple[str, ...]
     matched: bool = False
     """Whether all systems were reduced to the same number of draws per item."""
+    dependent: tuple[str, ...] = ()
+    """Systems whose answers depend on the people's, so that they cannot be ranked."""
 
-    def as_dict(self) -> dict[str, Any]:
+    def to_dict(self) -> dict[str, Any]:
         """Return the JSON form printed by `--json`."""
         return {
-            "comparisons": [comparison.as_dict() for comparison in self.comparisons],
+            "comparisons": [comparison.to_dict() for comparison in self.comparisons],
             "values": self.values,
             "n_items": self.n_items,
             "order": {metric: list(order) for metric, order in self.order.items()},
@@ -84,12 +82,16 @@ class Compared:
             "notes": list(self.notes),
         }
 
+    def records(self) -> list[dict[str, Any]]:
+        """Return one dict per metric and pair of systems."""
+        return [comparison.record() for comparison in self.comparisons]
+
     @property
     def families(self) -> dict[str, int]:
         """Return the number of tests over which the p-values of each metric are adjusted."""
         return {
             metric: sum(comparison.paired.test is not None for comparison in family)
-            for metric, family in by_metric(self.comparisons).items()
+            for metric, family in comparing.by_metric(self.comparisons).items()
         }
 
 
@@ -102,32 +104,39 @@ def compare(
     interval: str = DEFAULT_METHOD,
     against: str | None = None,
     matched: bool = False,
+    only_leading: bool = False,
 ) -> Compared:
     """Compare every two systems of one or more runs by every metric.
 
     `systems` are labels, by default of all models; `metrics` are names or patterns; `interval` is
     the method of the intervals. With `against`, only the pairs of that system are compared: a
     smaller family of tests, without order and letters. With `matched`, all systems are first
-    reduced to the same number of draws per item.
+    reduced to the same number of draws per item. `only_leading` leaves out metrics that are neither
+    named nor among the leading ones of the level.
     """
     check_method(interval)
     members = _without_clusters(_members(stores, systems), metrics)
     _check_comparable(members)
     members, evidence, notes = _evidence(members, matched, seed, interval)
-    names = _metrics(members, metrics)
-    comparisons = tuple(adjusted(_compare_all(members, against, names, evidence)))
+    names = _metrics(members, metrics, only_leading)
+    comparisons = tuple(comparing.adjusted(_compare_all(members, against, names, evidence)))
     having = {name: [m.label for m in members if name in m.results] for name in names}
     common = {name: evidence.values(name, labels) for name, labels in having.items()}
     values = {name: by_system for name, (by_system, _) in common.items()}
     n_items = {name: n for name, (_, n) in common.items()}
-    families = by_metric(comparisons)
-    order = {} if against else {m: order_of(m, family) for m, family in families.items()}
-    letters = {m: letters_of(order[m], family, alpha) for m, family in families.items() if order}
+    families = comparing.by_metric(comparisons)
+    order = {} if against else {m: comparing.order_of(m, family) for m, family in families.items()}
+    letters = {
+        m: comparing.letters_of(order[m], family, alpha) for m, family in families.items() if order
+    }
     notes += [
+        *_part_notes(members),
+        *_unused_notes(stores, members),
         *notes_of(members, comparisons, evidence, alpha),
         *_value_notes(order, values, n_items),
     ]
-    return Compared(comparisons, values, n_items, order, letters, alpha, tuple(notes), matched)
+    facts = alpha, tuple(notes), matched, _dependent(members)
+    return Compared(comparisons, values, n_items, order, letters, *facts)
 
 
 def _members(stores: Sequence[Store], systems: Sequence[str]) -> list[ComparedSystem]:
@@ -141,6 +150,11 @@ def _members(stores: Sequence[Store], systems: Sequence[str]) -> list[ComparedSy
     for label in chosen:
         if label not in named:
             raise UsageError(f"there is no system {label!r}; there are: {', '.join(named)}.")
+    empty = [path for path, names in models.items() if not names]
+    if empty and not systems and len(stores) > 1:
+        raise UsageError(
+            f"{empty[0]}: has no model to compare; leave it out, or name systems with --system."
+        )
     if len(chosen) < 2:
         paths = ", ".join(str(store.path) for store in stores)
         raise UsageError(
@@ -151,7 +165,7 @@ def _members(stores: Sequence[Store], systems: Sequence[str]) -> list[ComparedSy
     for store in stores:
         names = [name for owner, name in map(named.__getitem__, chosen) if owner.path == store.path]
         for result in results_of(store, systems=names):
-            if result.estimate.reason != WITHHELD:
+            if result.estimate.reason not in (WITHHELD, WIDE_LOSS):
                 saved.setdefault((store.path, result.system), {})[result.metric] = result
     return [
         ComparedSystem(*named[label], label, saved.get((named[label][0].path, named[label][1]), {}))
@@ -159,11 +173,13 @@ def _members(stores: Sequence[Store], systems: Sequence[str]) -> list[ComparedSy
     ]
 
 
-def _metrics(members: Members, metrics: Sequence[str]) -> list[str]:
+def _metrics(members: Members, metrics: Sequence[str], only_leading: bool) -> list[str]:
     """Return the metrics that match a pattern and that at least two systems have."""
+    level = level_of(members[0].store)
     counts = Counter(name for member in members for name in member.results)
     shared = [name for name, count in counts.items() if count > 1]
-    patterns = metrics or level_of(members[0].store).compared
+    first = [p for p in level.compared_first if any(fnmatchcase(name, p) for name in shared)]
+    patterns = metrics or (first if only_leading and first else level.compared)
     for pattern in metrics:
         if not any(fnmatchcase(name, pattern) for name in shared):
             raise UsageError(f"there is no metric {pattern!r}; there are: {', '.join(shared)}.")
@@ -181,12 +197,12 @@ def _evidence(
     level, choices = level_of(members[0].store), members[0].store.manifest.get("choices", {})
     if matched:
         check_matchable(members)
-        members, statistics, notes = match(members, lambda: _pairs(members), seed)
+        members, statistics, notes = comparing.match(members, lambda: _pairs(members), seed)
         return members, ItemEvidence(statistics, choices, seed, interval), notes
     by_label = {m.label: level.group_sums(m.store, m.system) for m in members}
     sums = {label: grouped for label, grouped in by_label.items() if grouped is not None}
     if len(sums) < len(members):
-        statistics = {m.label: read_statistics(m.store, m.system) for m in members}
+        statistics = {m.label: comparing.read_statistics(m.store, m.system) for m in members}
         return members, ItemEvidence(statistics, choices, seed, interval), []
     results = {m.label: {name: r.estimate for name, r in m.results.items()} for m in members}
     return members, DocumentEvidence(sums, results, seed, interval), []
@@ -219,7 +235,6 @@ def _pairs(members: Members) -> KeyedPairs:
 def _compare_all(
     members: Members, against: str | None, metrics: Sequence[str], evidence: Evidence
 ) -> list[Comparison]:
-    """Compare every pair by every metric that both systems have."""
     comparisons = []
     pairs = [p for p in combinations(members, 2) if against in (None, p[0].label, p[1].label)]
     for metric, (first, second) in product(metrics, pairs):
@@ -240,7 +255,6 @@ def _compare_all(
 
 
 def _check_levels(stores: Sequence[Store]) -> None:
-    """Refuse runs of different levels."""
     names = [level_of(store).name for store in stores]
     for store, name in zip(stores, names, strict=True):
         if name != names[0]:
@@ -297,7 +311,7 @@ def notes_of(
     members: Members, comparisons: Sequence[Comparison], evidence: Evidence, alpha: float
 ) -> Iterator[str]:
     """Yield all notes on the comparisons."""
-    families = by_metric(comparisons)
+    families = comparing.by_metric(comparisons)
     if "overlap" in families:
         yield from dependent_draws(_results_by(members, "overlap"))
     yield from _dependent_texts(members, families)
@@ -311,6 +325,19 @@ def notes_of(
     yield from _brackets(members, families, evidence)
 
 
+def _part_notes(members: Members) -> Iterator[str]:
+    """Repeat the note of runs about a part of their corpus: all compared runs have the same."""
+    notes = (note for member in members for note in saved_notes(member.store))
+    yield from dict.fromkeys(note for note in notes if note.startswith(PART_ONLY))
+
+
+def _unused_notes(stores: Sequence[Store], members: Members) -> Iterator[str]:
+    used = {member.store.path for member in members}
+    for store in stores:
+        if store.path not in used:
+            yield f"{store.path}: no system of this run is compared"
+
+
 def dependent_draws(overlaps: Mapping[str, Result]) -> Iterator[str]:
     """Warn about systems with an overlap that independent draws cannot have."""
     if names := [label for label, result in overlaps.items() if is_dependent(result)]:
@@ -321,12 +348,17 @@ def dependent_draws(overlaps: Mapping[str, Result]) -> Iterator[str]:
         )
 
 
+def _dependent(members: Members) -> tuple[str, ...]:
+    metrics = ["overlap", *(n for m in members for n in m.results if n.startswith("energy/"))]
+    judged = [result for name in metrics for result in _results_by(members, name).items()]
+    found = {label for label, result in judged if is_dependent(result)}
+    return tuple(m.label for m in members if m.label in found)
+
+
 def _dependent_texts(members: Members, families: Families) -> Iterator[str]:
-    """Warn about systems whose texts are closer to people's than independent texts are."""
     for metric in (name for name in families if name.startswith("energy/")):
         results = _results_by(members, metric).items()
-        ends = {label: result.estimate.interval for label, result in results}
-        if names := [label for label, interval in ends.items() if interval and interval.high < 0]:
+        if names := [label for label, result in results if is_dependent(result)]:
             yield (
                 f"{metric}: {', '.join(names)}: the energy distance is significantly below 0, "
                 "which independent texts do not reach: the texts may be copies of people's. Do "
@@ -339,9 +371,10 @@ def _results_by(members: Members, metric: str) -> dict[str, Result]:
 
 
 def is_dependent(result: Result) -> bool:
-    """Return whether an overlap is significantly above 1."""
+    """Return whether answers depend on people's: an overlap above 1, or an energy below 0."""
     interval = result.estimate.interval
-    return interval is not None and interval.low > 1
+    is_energy = result.metric.startswith("energy/")
+    return interval is not None and (interval.high < 0 if is_energy else interval.low > 1)
 
 
 def _value_notes(
@@ -355,15 +388,12 @@ def _value_notes(
             f"{', '.join(lacking)}: no item is common to all systems, so that no value is shown; "
             "name systems that share items with --system"
         )
-    in_order = {
-        metric: [value for label in order if (value := values[metric][label]) is not None]
-        for metric, order in orders.items()
-    }
-    if unsorted := [
-        metric
-        for metric, ordered in in_order.items()
-        if ordered != sorted(ordered, reverse=better(metric) == "higher")
-    ]:
+    unsorted = []
+    for metric, order in orders.items():
+        ordered = [value for label in order if (value := values[metric][label]) is not None]
+        if ordered != sorted(ordered, reverse=comparing.better(metric) == "higher"):
+            unsorted.append(metric)
+    if unsorted:
         yield (
             f"{', '.join(unsorted)}: systems are ordered by their paired differences, each on the "
             "items of its pair; their values on the items common to all are in another order"
@@ -422,22 +452,27 @@ def _favors(comparison: Comparison, alpha: float) -> str:
 
 
 def _brackets(members: Members, families: Families, evidence: Evidence) -> Iterator[str]:
-    """Note pairs whose order by TVD is not identified."""
-    has_both = {m.label for m in members if all(name in m.results for name in BRACKET)}
-    pairs = [c for c in families.get("tvd", ()) if {c.first, c.second} <= has_both]
-    if overlaps := [c for c in pairs if _brackets_overlap(c.first, c.second, evidence)]:
-        yield (
-            f"tvd: the brackets [tvd_debiased, tvd] of {_listed(overlaps)} overlap: the order of "
-            "these systems by TVD is not identified"
-        )
+    """Note pairs whose order by a metric with a range is not identified."""
+    for metric, names in BRACKETS.items():
+        has_both = {m.label for m in members if all(name in m.results for name in names)}
+        pairs = [c for c in families.get(metric, ()) if {c.first, c.second} <= has_both]
+        if overlaps := [c for c in pairs if _brackets_overlap(c, names, evidence)]:
+            yield (
+                f"{metric}: the brackets [{', '.join(names)}] of {_listed(overlaps)} overlap: the "
+                f"order of these systems by {_SPOKEN[metric]} is not identified"
+            )
 
 
-def _brackets_overlap(first: str, second: str, evidence: Evidence) -> bool:
-    """Return whether the ranges of two systems' true TVD on their common items overlap."""
-    ends = [evidence.values(metric, (first, second))[0] for metric in BRACKET]
-    a, b = ([v for end in ends if (v := end[label]) is not None] for label in (first, second))
-    if min(len(a), len(b)) < len(BRACKET):
-        return False
+_SPOKEN = {"tvd": "TVD", "log_loss": "log loss"}
+
+
+def _brackets_overlap(pair: Comparison, names: tuple[str, str], evidence: Evidence) -> bool:
+    """Return whether the ranges of two systems' true values on their common items overlap."""
+    low, high = (evidence.values(name, (pair.first, pair.second)) for name in names)
+    ends, systems = (low[0], high[0]), (pair.first, pair.second)
+    a, b = ([v for end in ends if (v := end[label]) is not None] for label in systems)
+    if min(len(a), len(b)) < len(names) or low[1] != high[1]:
+        return False  # no range, or ends over different items
     return min(a) <= max(b) and min(b) <= max(a)
 
 
@@ -464,7 +499,7 @@ def _uneven_tokens(evidence: Evidence) -> Iterator[str]:
     """Note systems with different tokens: they solve different tasks."""
     systems = evidence.systems.items() if isinstance(evidence, DocumentEvidence) else ()
     for (first, left), (second, right) in combinations(systems, 2):
-        if tokens_differ(left, right):
+        if comparing.tokens_differ(left, right):
             yield (
                 f"{first} and {second} cut the documents into different tokens: their errors are "
                 "of different tasks, and swapping them is a test of both together"

@@ -20,7 +20,7 @@ from aleatoric.inference.multiple import benjamini_hochberg, different_pairs, ho
 from aleatoric.inference.paired import IDENTICAL, NO_ITEMS, NO_VALUE, Paired, paired, paired_sums
 from aleatoric.metrics.agreement import COLUMNS as AGREEMENTS
 from aleatoric.metrics.agreement import Agreement, Overlap
-from aleatoric.metrics.calibration import ECE, DebiasedECE, equal_mass_edges, equal_width_edges
+from aleatoric.metrics.calibration import ECE, DebiasedECE, confidence_edges
 from aleatoric.metrics.reduction import Chunk, FiniteMean, Mean
 from aleatoric.result_types import Result
 from aleatoric.rng import stream
@@ -95,12 +95,9 @@ def _rule_of(metric: str) -> Rule:
 def _bins(chunks: Sequence[Chunk], choices: Mapping[str, str]) -> tuple[tuple[float, ...], bool]:
     """Return the inner edges of the confidence bins, and whether the last includes 1."""
     closed = choices.get("bins", "closed") == "closed"
-    if choices.get("binning", "equal-width") == "equal-width":
-        return equal_width_edges(), closed
     # Of all systems together: swapped groups must keep their bins.
-    together = np.concatenate([chunk["confidence"][:, 0] for chunk in chunks])
-    confidences = np.sort(together[np.isfinite(together)])
-    return equal_mass_edges(confidences.tolist(), len(confidences)), closed
+    together = (chunk["confidence"][:, 0] for chunk in chunks)
+    return confidence_edges(choices.get("binning", "equal-width"), together), closed
 
 
 @dataclass(frozen=True)
@@ -198,10 +195,8 @@ class DocumentEvidence:
     def compare(self, metric: str, first: str, second: str) -> Paired | None:
         """Compare two systems on their common documents; `None` if they lack the metric."""
         systems = self.systems[first], self.systems[second]
-        result = compare_sums(metric, *systems, self.seed, self.interval)
-        if result is not None:
-            return result
-        return compare_values(*(self.results[label].get(metric) for label in (first, second)))
+        results = (self.results[label].get(metric) for label in (first, second))
+        return compare_sums(metric, *systems, self.seed, self.interval) or compare_values(*results)
 
     def values(self, metric: str, labels: Sequence[str]) -> tuple[Values, int]:
         """Return the value of every system on their common documents, and the number of tokens."""
@@ -271,7 +266,7 @@ class Comparison:
     """Smallest adjusted p-value (Holm) that was possible for this pair."""
     signatures: tuple[str, str] = ("", "")
 
-    def as_dict(self) -> dict[str, Any]:
+    def to_dict(self) -> dict[str, Any]:
         """Return the JSON form printed by `--json`."""
         paired, test = self.paired, self.paired.test
         return {
@@ -288,6 +283,17 @@ class Comparison:
             "reason": paired.reason,
             "signatures": list(self.signatures),
         }
+
+    def record(self) -> dict[str, Any]:
+        """Return the main facts, one number per key."""
+        facts, effect = self.to_dict(), self.paired.effect
+        pair, p_values = ("metric", "first", "second"), ("p", "p_holm", "p_bh")
+        return (
+            {name: facts[name] for name in pair}
+            | self.paired.difference.record("difference")
+            | {name: facts[name] for name in p_values}
+            | {name: getattr(effect, name, None) for name in ("cohen_d", "share_lower")}
+        )
 
     @property
     def value(self) -> float | None:
@@ -338,9 +344,7 @@ def order_of(metric: str, family: Sequence[Comparison]) -> tuple[str, ...]:
     return tuple(sorted(means, key=lambda name: means[name], reverse=direction == "higher"))
 
 
-def letters_of(
-    order: Sequence[str], family: Sequence[Comparison], alpha: float
-) -> Mapping[str, str]:
+def letters_of(order: Sequence[str], family: Sequence[Comparison], alpha: float) -> dict[str, str]:
     """Return a compact letter display from Holm's p-values; the best system has an a.
 
     Empty if the metric has no direction, or if a pair has no test that could be significant.
@@ -438,8 +442,7 @@ def _pair_statistics(pair: Pair) -> list[float]:
     values = {name: registry.find("metrics", name)(pair) for name in MATCHED_PAIRWISE}
     agreement = Agreement.of(pair)
     values |= agreement.columns() if agreement else {}
-    row = (values.get(name) for name in MATCHED_STATISTICS)
-    return [np.nan if value is None else value for value in row]
+    return [np.nan if values.get(name) is None else values[name] for name in MATCHED_STATISTICS]
 
 
 def _signed(member: ComparedSystem, sizes: Sequence[int], seed: int) -> ComparedSystem:

@@ -141,7 +141,7 @@ class Cost:
         """The part that takes longest."""
         return max(ADVICE, key=lambda name: float(getattr(self, name)))
 
-    def as_dict(self) -> dict[str, Any]:
+    def to_dict(self) -> dict[str, Any]:
         """Plain data, for JSON."""
         return asdict(self) | {"seconds": self.seconds, "bottleneck": self.bottleneck}
 

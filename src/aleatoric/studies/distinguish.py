@@ -6,11 +6,11 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
 import numpy as np
-from numpy.typing import NDArray
 
 from aleatoric.errors import UsageError
 from aleatoric.inference.control import N_PERMUTATIONS, ItemTest, fits, one_population
 from aleatoric.inference.multiple import benjamini_hochberg
+from aleatoric.inference.noise import Side
 from aleatoric.metrics.distances import tvd
 from aleatoric.result_types import Study, Table
 from aleatoric.rng import stream
@@ -31,20 +31,23 @@ class Distinguished:
 
     cases: tuple[Case, ...]
     tests: tuple[ItemTest | None, ...]
-    adjusted: tuple[float | None, ...]
 
     @property
     def p_values(self) -> list[float | None]:
         """The p-values before adjustment."""
         return [test.p if test else None for test in self.tests]
 
+    @property
+    def adjusted(self) -> list[float | None]:
+        """The p-values after adjustment."""
+        return benjamini_hochberg(self.p_values)
+
     def share(self, p_values: Sequence[float | None], seed: int) -> tuple[float, Interval | None]:
         """The share of tested contexts with p ≤ `ALPHA`, and its interval unless all agree."""
-        tested = [(c, p) for c, p in zip(self.cases, p_values, strict=True) if p is not None]
-        significant = np.array([p <= ALPHA for _, p in tested], dtype=np.float64)
+        groups = [c.pair.group for c, p in zip(self.cases, p_values, strict=True) if p is not None]
+        significant = np.array([p <= ALPHA for p in p_values if p is not None], dtype=np.float64)
         share = float(significant.mean())
-        interval = mean_interval(significant, [case.pair.group for case, _ in tested], seed)
-        return share, interval if 0 < share < 1 else None
+        return share, mean_interval(significant, groups, seed) if 0 < share < 1 else None
 
 
 def run(cases: Iterable[Case], seed: int) -> Study:
@@ -65,28 +68,22 @@ def run(cases: Iterable[Case], seed: int) -> Study:
 
 def distinguish(cases: Sequence[Case], seed: int) -> Distinguished:
     """Test every case: people against the model's draws, or against its exact probabilities."""
-    return _distinguished(cases, [_test(case, seed) for case in cases])
+    return Distinguished(tuple(cases), tuple(_test(case, seed) for case in cases))
 
 
 def distinguish_people(cases: Sequence[Case], seed: int) -> Distinguished:
     """The control: one random half of the people against the other, who are one population."""
-    return _distinguished(cases, [_test_people(case, seed) for case in cases])
-
-
-def _distinguished(cases: Sequence[Case], tests: Sequence[ItemTest | None]) -> Distinguished:
-    adjusted = benjamini_hochberg([test.p if test else None for test in tests])
-    return Distinguished(tuple(cases), tuple(tests), tuple(adjusted))
+    return Distinguished(tuple(cases), tuple(_test_people(case, seed) for case in cases))
 
 
 def _test(case: Case, seed: int) -> ItemTest | None:
     human, model = case.pair.human, case.pair.model
     words = list(dict.fromkeys((*human.support, *model.support)))
     rng = stream(seed, "distinguish", case.item.id)
-    people = np.rint(_on(words, human, human.n or 0)).astype(np.int64)
-    shares = _on(words, model, model.n or 1)
+    people, other = (Side.of(side, words).mass for side in (human, model))
     if model.n is not None:
-        return one_population(people, np.rint(shares).astype(np.int64), rng)
-    return fits(people, shares, model.rest, rng)
+        return one_population(people.astype(np.int64), other.astype(np.int64), rng)
+    return fits(people.astype(np.int64), other, model.rest, rng)
 
 
 def _test_people(case: Case, seed: int) -> ItemTest | None:
@@ -95,11 +92,6 @@ def _test_people(case: Case, seed: int) -> ItemTest | None:
     halves = halves_of(case, seed, n_splits=1)
     rng = stream(seed, "distinguish people", case.item.id)
     return one_population(halves.target.counts[0], halves.player.counts[0], rng)
-
-
-def _on(words: Sequence[str], side: Categorical, n: int) -> NDArray[np.float64]:
-    mass = side.as_dict()
-    return np.array([mass.get(word, 0.0) for word in words]) * n
 
 
 def _table(results: dict[str, Distinguished], seed: int) -> Table:

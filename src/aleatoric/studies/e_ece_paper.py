@@ -7,8 +7,6 @@ import os
 import struct
 import zipfile
 import zlib
-from collections.abc import Mapping
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -17,22 +15,12 @@ from numpy.typing import NDArray
 
 import aleatoric
 from aleatoric.calibration.statistics import Expected, TokenTable
-from aleatoric.data import parallel
+from aleatoric.data import documents
 from aleatoric.errors import DataError, UsageError
 from aleatoric.inference.bootstrap import resample
-from aleatoric.metrics.calibration import (
-    N_COLUMNS,
-    bin_index,
-    bin_sums,
-    ece_of,
-    equal_width_edges,
-    exact_cells,
-    predicted_class_errors,
-    sce_of,
-)
+from aleatoric.metrics import calibration
 from aleatoric.result_types import Result, Table
 from aleatoric.studies import intrinsic, stability
-from aleatoric.studies.stability import sums_by_unit
 from aleatoric.types import Estimate, Floats, Signature
 
 Columns = dict[str, NDArray[Any]]
@@ -77,35 +65,32 @@ def read_rows(path: Path) -> Columns:
 
 def errors(columns: Columns, heads: Columns | None, bins: int, seed: int) -> dict[str, Estimate]:
     """Return the errors of Table 2 with intervals over sentences; `sce` needs the heads."""
-    estimates = {"ece": _with_interval(columns, "p_hat", "a_hat", bins, seed)}
+    table, counts = to_table(columns), (len(columns["token"]), len(np.unique(columns["sentence"])))
+    estimates = {"ece": _with_interval(table.unit, table.confidence, table.correct, bins, seed)}
     values = {} if heads is None else {"sce": sce_of_heads(columns, heads, bins)}
     values |= predicted_errors(columns, bins)
-    counts = len(columns["token"]), len(np.unique(columns["sentence"]))
     estimates |= {metric: Estimate(value, None, *counts) for metric, value in values.items()}
     return estimates | {
-        metric: _with_interval(columns, f"p_{scheme}", f"a_{scheme}", bins, seed)
+        metric: _with_interval(table.unit, *table.expected[SCHEMES[scheme]], bins, seed)
         for metric, scheme in EXPECTED.items()
     }
 
 
 def predicted_errors(columns: Columns, bins: int) -> dict[str, float]:
     """Return SCE and ACE as means over predicted classes."""
-    confidence, correct = _doubles(columns, "p_hat", "a_hat")
-    classes = [np.flatnonzero(columns["predicted"] == k) for k in np.unique(columns["predicted"])]
-    edges = equal_width_edges(bins)
-    sums = [
-        bin_sums(confidence[rows], correct[rows], bin_index(confidence[rows], edges), bins)
-        for rows in classes
-    ]
-    cells = [exact_cells(confidence[rows], correct[rows]) for rows in classes]
-    return predicted_class_errors(np.stack(sums), cells, bins)
+    table, edges = to_table(columns), calibration.equal_width_edges(bins)
+    classes = [table.predicted == k for k in np.unique(table.predicted)]
+    pairs = [(table.confidence[rows], table.correct[rows]) for rows in classes]
+    sums = [calibration.bin_sums(*p, calibration.bin_index(p[0], edges), bins) for p in pairs]
+    cells = [calibration.exact_cells(*pair) for pair in pairs]
+    return calibration.predicted_class_errors(np.stack(sums), cells, bins)
 
 
 def sce_of_heads(columns: Columns, heads: Columns, bins: int) -> float:
     """Return Nixon's SCE: heads are probabilities above the lowest bin, the rest is class mass."""
     n_classes, n_tokens = len(heads["class_mass"]), len(columns["token"])
     probs = heads["head_p"].astype(np.float64)
-    index = bin_index(probs, equal_width_edges(bins))
+    index = calibration.bin_index(probs, calibration.equal_width_edges(bins))
     # The reference token at the position of each head.
     width = int(columns["position"].max()) + 1
     places = columns["sentence"].astype(np.int64) * width + columns["position"]
@@ -113,12 +98,14 @@ def sce_of_heads(columns: Columns, heads: Columns, bins: int) -> float:
     reference = columns["token"][np.searchsorted(places, head_places)]
     correct = (reference == heads["head_token"]).astype(np.float64)
     place = heads["head_token"].astype(np.int64) * bins + index
-    sums = bin_sums(probs, correct, place, n_classes * bins).reshape(n_classes, bins, N_COLUMNS)
-    total = np.zeros((n_classes, N_COLUMNS))
+    sums = calibration.bin_sums(probs, correct, place, n_classes * bins).reshape(
+        n_classes, bins, calibration.N_COLUMNS
+    )
+    total = np.zeros((n_classes, calibration.N_COLUMNS))
     total[:, 0], total[:, 1] = n_tokens, heads["class_mass"]
     total[:, 2] = np.bincount(columns["token"], minlength=n_classes)
     sums[:, 0] = total - sums[:, 1:].sum(axis=1)
-    return sce_of(sums, n_classes, n_tokens)
+    return calibration.sce_of(sums, n_classes, n_tokens)
 
 
 def to_table(columns: Columns) -> TokenTable:
@@ -139,20 +126,18 @@ def to_table(columns: Columns) -> TokenTable:
     )
 
 
-def _doubles(columns: Columns, *names: str) -> tuple[Floats, ...]:
-    return tuple(columns[name].astype(np.float64) for name in names)
-
-
 def _with_interval(
-    columns: Columns, confidence_name: str, accuracy_name: str, bins: int, seed: int
+    sentences: NDArray[np.int64], confidence: Floats, accuracy: Floats, bins: int, seed: int
 ) -> Estimate:
-    confidence, accuracy = _doubles(columns, confidence_name, accuracy_name)
-    sums = sums_by_unit(columns["sentence"].astype(np.int64), confidence, accuracy, bins)
+    sums = stability.sums_by_unit(sentences, confidence, accuracy, bins)
     used = sums[sums[:, :, 0].sum(axis=1) > 0]
-    shape = (-1, bins, N_COLUMNS)
-    result = resample(used.reshape(len(used), -1), lambda rows: ece_of(rows.reshape(shape)), seed)
-    value = float(ece_of(sums.sum(axis=0)))
-    return Estimate(value, result.interval, len(confidence), len(used))
+
+    def error(rows: Floats) -> Floats:
+        return calibration.ece_of(rows.reshape(-1, bins, calibration.N_COLUMNS))
+
+    interval = resample(used.reshape(len(used), -1), error, seed).interval
+    value = float(calibration.ece_of(sums.sum(axis=0)))
+    return Estimate(value, interval, len(confidence), len(used))
 
 
 PRINTED_ERRORS = {
@@ -194,51 +179,36 @@ RECIPE_ROWS = Path(__file__).parents[3] / "recipes" / "multi30k" / "rows"
 """Rows of trained models, in a checkout of the repository only."""
 
 
-@dataclass(frozen=True)
-class ReproducedResult:
-    """A result and the value that the paper prints, both as fractions."""
-
-    printed: float | None
-    result: Result
-
-    def as_dict(self) -> dict[str, Any]:
-        """Return the JSON form printed by `--json`."""
-        return self.result.as_dict() | {"printed": self.printed}
-
-
-@dataclass(frozen=True)
-class Reproduction:
-    """Results for `--json`, and all tables."""
-
-    lines: tuple[ReproducedResult, ...]
-    tables: tuple[Table, ...]
-
-
-def reproduce(data: Path, rows: Path | None = None, bins: int = 15, seed: int = 0) -> Reproduction:
-    """Compute all tables from the rows that the recipe wrote for the test set."""
+def reproduce(
+    data: Path, rows: Path | None = None, bins: int = 15, seed: int = 0
+) -> tuple[list[Table], dict[str, Any]]:
+    """Compute all tables from the rows of the test set; return them and their JSON form."""
     path = rows or _find_rows(data)
     columns = read_rows(path)
-    text = parallel.load(data / "multi30k_test2016.de.gz", data / "multi30k_test2016.en.gz")
+    text = documents.load_parallel(
+        data / "multi30k_test2016.de.gz", data / "multi30k_test2016.en.gz"
+    )
     note = _check_origin(path, text.sha256)
     heads = path.with_name(path.name.replace("rows-", "heads-"))
     classes = read_rows(heads) if heads != path and os.path.isfile(heads) else None
     estimates = errors(columns, classes, bins, seed)
     is_word = columns["token"] != END_OF_SENTENCE
     words = errors({name: column[is_word] for name, column in columns.items()}, None, bins, seed)
-    lines = tuple(
-        _reproduced(metric, estimate, text.sha256, path.stem, bins, seed)
+    results = [
+        _result(metric, estimate, text.sha256, path.stem, bins, seed).to_dict()
+        | {"printed": None if (printed := _printed_error(metric)) is None else printed / 100}
         for metric, estimate in estimates.items()
-    )
+    ]
     table = to_table(columns)
-    tables = (
+    tables = [
         _table_2(estimates, words, note, bins),
         _table_1(columns, bins),
         _table_3(intrinsic.run_intrinsic(table, seed, bins).tables[0]),
         *(_table_4(ours) for ours in stability.run(table, seed, bins).tables),
         _labels(columns, classes),
         Table("What the paper leaves open", ("question", "here"), LEFT_OPEN),
-    )
-    return Reproduction(lines, tables)
+    ]
+    return tables, {"results": results}
 
 
 def _find_rows(data: Path) -> Path:
@@ -266,30 +236,24 @@ def _check_origin(rows: Path, sha256: str) -> str:
     if kept not in facts["test"]:
         problem = "its name is none that the recipe gives"
         raise DataError.at(rows, None, problem, "keep the names rows-loss, rows-bleu and rows-last")
-    return _origin_note(rows.name, facts, kept)
-
-
-def _origin_note(name: str, facts: Mapping[str, Any], kept: str) -> str:
     epochs = {role: model["epochs"].get(kept) for role, model in facts["models"].items()}
     return (
-        f"{name}: seed {facts['recipe']['seed']}, label smoothing "
+        f"{rows.name}: seed {facts['recipe']['seed']}, label smoothing "
         f"{facts['recipe']['label_smoothing']:g}, epoch {epochs['translation']} of the translation "
         f"model and {epochs['uncertainty']} of the uncertainty model, test BLEU "
         f"{facts['test'][kept]['bleu']:.1f}, {facts['environment']['device']}."
     )
 
 
-def _reproduced(
+def _result(
     metric: str, estimate: Estimate, sha256: str, model: str, bins: int, seed: int
-) -> ReproducedResult:
-    printed = _printed_error(metric)
+) -> Result:
     estimator = "whole-space" if metric in EXPECTED else "teacher-forced"
     system, scheme = f"translation@{model}", EXPECTED.get(metric, "none")
     choices = {"bins": str(bins), "closed": "at-1", "eos": "scored"}
     origin = ("multi30k_test2016", sha256, system, scheme, estimator, choices)
     size = (str(estimate.n_items), seed, metric, aleatoric.__version__)
-    result = Result("translation", metric, Signature(*origin, *size), estimate)
-    return ReproducedResult(None if printed is None else printed / 100, result)
+    return Result("translation", metric, Signature(*origin, *size), estimate)
 
 
 def _table_2(ours: dict[str, Estimate], words: dict[str, Estimate], note: str, bins: int) -> Table:
@@ -312,15 +276,12 @@ def _table_2(ours: dict[str, Estimate], words: dict[str, Estimate], note: str, b
 
 
 def _table_1(columns: Columns, bins: int) -> Table:
-    rows = []
+    rows, everywhere = [], np.arange(len(columns["token"]))
     for scheme, printed in PRINTED_SCHEMES.items():
-        ours = []
-        for prefix in ("draw_p_", "draw_scheme_p_"):
-            confidence, accuracy = _doubles(columns, f"{prefix}{scheme}", f"draw_a_{scheme}")
-            index = bin_index(confidence, equal_width_edges(bins))
-            error = float(ece_of(bin_sums(confidence, accuracy, index, bins)))
-            ours.append(f"{100 * error:.2f}")
-        rows.append((SCHEME_NAMES[scheme], f"{printed:.2f}", *ours))
+        names = (f"draw_p_{scheme}", f"draw_scheme_p_{scheme}", f"draw_a_{scheme}")
+        p, scheme_p, accuracy = (columns[name].astype(np.float64) for name in names)
+        ours = (stability.error_of_tokens(c, accuracy, bins)(everywhere) for c in (p, scheme_p))
+        rows.append((SCHEME_NAMES[scheme], f"{printed:.2f}", *(f"{100 * e:.2f}" for e in ours)))
     notes = ("One token is drawn per position. P: of the model; P̃: after the scheme.",)
     columns_shown = ("scheme", "printed", "ours, confidence P", "ours, confidence P̃")
     return Table("e-ECE, Table 1: ECE by generation scheme", columns_shown, tuple(rows), notes)
@@ -335,9 +296,8 @@ def _table_3(ours: Table) -> Table:
 
 def _nearest(ours: dict[str, Estimate], metric: str) -> str:
     """Return the form of a class-wise error nearest to the printed value, with its difference."""
-    forms = (metric, *(metric + form for form in CLASSWISE_FORMS))
-    values = {name: 100 * (ours[name].value or 0.0) for name in forms if name in ours}
-    gaps = {name: value - PRINTED_ERRORS[metric] for name, value in values.items()}
+    names = [metric + form for form in ("", *CLASSWISE_FORMS) if metric + form in ours]
+    gaps = {name: 100 * (ours[name].value or 0.0) - PRINTED_ERRORS[metric] for name in names}
     nearest = min(gaps, key=lambda name: abs(gaps[name]))
     return f"{nearest} ({gaps[nearest]:+.1f})"
 

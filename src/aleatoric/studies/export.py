@@ -27,17 +27,34 @@ def export_rows(store: Store, path: Path) -> None:
     try:
         with files.written_whole(path) as unfinished, _writer(path, unfinished, schema) as writer:
             for batch in batches:
-                writer.write_batch(batch)
+                writer.write_batch(_protected(batch) if path.suffix == ".csv" else batch)
     except OSError as error:
         raise UsageError(f"{path}: cannot be written ({error}); choose another file.") from None
 
 
+def _protected(batch: pa.RecordBatch) -> pa.RecordBatch:
+    """Return a batch whose texts no spreadsheet takes for formulas."""
+    columns = [
+        pa.array([t and files.csv_text(t) for t in column.to_pylist()], column.type)
+        if pa.types.is_string(column.type)
+        else column
+        for column in batch.columns
+    ]
+    return pa.record_batch(columns, schema=batch.schema)
+
+
+def rows_table(store: Store) -> pa.Table:
+    """Return one row per item (or token) and system as an Arrow table."""
+    row_files = level_of(store).row_files(store)
+    schema, batches = _item_rows(store) if row_files is None else _saved_rows(row_files)
+    return pa.Table.from_batches(batches, schema)
+
+
 def _item_rows(store: Store) -> tuple[pa.Schema, Iterator[pa.RecordBatch]]:
     columns = ["system", "item", "group", "row", *store.stat_columns()]
-    rows = (row[:-1] for row in store.stat_rows())
     kinds = dict.fromkeys(_TEXTS, pa.string()) | {"row": pa.int64()}
     schema = pa.schema([(name, kinds.get(name, pa.float64())) for name in columns])
-    return schema, _batches(rows, schema)
+    return schema, _batches((row[:-1] for row in store.stat_rows()), schema)
 
 
 def _saved_rows(row_files: list[tuple[str, Path]]) -> tuple[pa.Schema, Iterator[pa.RecordBatch]]:
@@ -52,11 +69,10 @@ def _saved_rows(row_files: list[tuple[str, Path]]) -> tuple[pa.Schema, Iterator[
 
 
 def _writer(path: Path, unfinished: Path, schema: pa.Schema) -> Any:
-    if path.suffix == ".parquet":
-        return pyarrow.parquet.ParquetWriter(unfinished, schema)
-    if path.suffix == ".csv":
-        return pyarrow.csv.CSVWriter(unfinished, schema)
-    raise UsageError(f"{path}: rows are exported to a name that ends in .parquet or .csv.")
+    writers = {".parquet": pyarrow.parquet.ParquetWriter, ".csv": pyarrow.csv.CSVWriter}
+    if path.suffix not in writers:
+        raise UsageError(f"{path}: rows are exported to a name that ends in .parquet or .csv.")
+    return writers[path.suffix](unfinished, schema)
 
 
 def _batches(rows: Iterator[tuple[Any, ...]], schema: pa.Schema) -> Iterator[pa.RecordBatch]:

@@ -1,13 +1,20 @@
-"""Data of figures, computed before they are drawn: frozen dataclasses of plain numbers."""
+"""Data of figures, computed before they are drawn: frozen dataclasses of plain numbers.
+
+They are saved as JSON and read back, checked against the types of their fields.
+"""
 
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, TypeAlias
+from dataclasses import dataclass, field, fields, is_dataclass
+from functools import cache
+from types import UnionType
+from typing import TYPE_CHECKING, Any, TypeAlias, Union, get_args, get_origin, get_type_hints
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
+
+from aleatoric.runs.formats import is_text
 
 if TYPE_CHECKING:
     from scipy.stats import gaussian_kde
@@ -15,13 +22,18 @@ if TYPE_CHECKING:
 Values: TypeAlias = tuple[float, ...]
 
 N_KERNELS = 1024
+FEWEST = 20
+"""Values that a density needs; fewer are drawn as points."""
 TVD_EDGES: Values = tuple(i / 20 - 0.025 for i in range(22))
 """Bins for TVDs of small samples: halves of 40 people differ by twentieths, the bin centers."""
 
 
 @dataclass(frozen=True)
 class LineSeries:
-    """A curve, with a band if `low` and `high` are given; `slot` selects its color and marker."""
+    """A curve, with a band if `low` and `high` are given; `slot` selects its color and marker.
+
+    `points` are the values of a sample that is too small for a density, drawn instead of it.
+    """
 
     label: str
     x: Values
@@ -29,6 +41,7 @@ class LineSeries:
     low: Values = ()
     high: Values = ()
     slot: int | None = None
+    points: Values = ()
 
 
 @dataclass(frozen=True)
@@ -61,7 +74,10 @@ class Lines(_Labelled):
 
 @dataclass(frozen=True)
 class Histograms:
-    """Densities of several samples over the same bins; the first is drawn in `first_slot`."""
+    """Densities of several samples over the same bins; the first is drawn in `first_slot`.
+
+    `points` are the values of samples that are too small for a density, drawn instead of it.
+    """
 
     title: str
     x_label: str
@@ -69,6 +85,7 @@ class Histograms:
     heights: Mapping[str, Values]
     means: Mapping[str, float] = field(default_factory=dict)
     first_slot: int = 0
+    points: Mapping[str, Values] = field(default_factory=dict)
 
 
 @dataclass(frozen=True)
@@ -141,6 +158,16 @@ class Dots:
 
 
 @dataclass(frozen=True)
+class AgreementBars(Dots):
+    """How often people agree with people, a system with itself, and a system with people.
+
+    The rows are systems, each with a note such as its overlap.
+    """
+
+    notes: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True)
 class HeatMap(_Labelled):
     """One value per cell; rows may have different lengths, and `ids` name the item of each cell."""
 
@@ -179,7 +206,7 @@ class Panels:
 
 
 _Simple: TypeAlias = Lines | Histograms | Scatter | Boxes | Coefficients | WordBars
-Picture: TypeAlias = _Simple | Reliability | Dots | HeatMap | Points | Panels
+Picture: TypeAlias = _Simple | Reliability | Dots | AgreementBars | HeatMap | Points | Panels
 
 
 def plain(values: ArrayLike) -> Values:
@@ -205,15 +232,14 @@ def density(
     without spread is empty.
     """
     sample = np.asarray(values, dtype=np.float64)
+    few = plain(sample) if len(sample) < FEWEST else ()
     if not has_spread(sample):
-        return LineSeries(label, (), ())
+        return LineSeries(label, (), (), points=few)
     x = np.linspace(*(shown or (low, high)), 201)
     estimate = _kernels(sample)
-    y = estimate(x)
-    for end in (low, high):
-        if np.isfinite(end):
-            y = y + estimate(2 * end - x)
-    return LineSeries(label, plain(x), plain(y))
+    reflected = [estimate(2 * end - x) for end in (low, high) if np.isfinite(end)]
+    y = sum(reflected, start=estimate(x))
+    return LineSeries(label, plain(x), plain(y), points=few)
 
 
 def _kernels(sample: NDArray[np.float64]) -> gaussian_kde:
@@ -237,14 +263,16 @@ def histograms(
     edges: Sequence[float] | NDArray[np.float64],
 ) -> Histograms:
     """Densities of samples over common bins; values beyond the edges count in the end bins."""
-    heights, means = {}, {}
+    heights, means, few = {}, {}, {}
     for label, sample in samples.items():
         clipped = np.clip(np.asarray(sample, dtype=np.float64), edges[0], edges[-1])
         counts, _ = np.histogram(clipped, np.asarray(edges))
         heights[label] = plain(counts / (max(1, len(clipped)) * np.diff(edges)))
         if len(clipped):
             means[label] = float(np.mean(sample))
-    return Histograms(title, x_label, plain(edges), heights, means)
+        if 0 < len(clipped) < FEWEST:
+            few[label] = plain(sample)
+    return Histograms(title, x_label, plain(edges), heights, means, points=few)
 
 
 def scatter(
@@ -258,3 +286,65 @@ def scatter(
     spread = len(x) > 1 and np.ptp(x) > 0 and np.ptp(y) > 0
     correlation = round(float(np.corrcoef(x, y)[0, 1]), 12) if spread else None
     return Scatter(title, x_label, y_label, plain(x), plain(y), trend, correlation)
+
+
+# JSON -------------------------------------------------------------------------------------
+
+_KIND = "kind"
+"""Key of the name of a class."""
+
+
+def dump_pictures(value: Any) -> Any:
+    """Return figures by name as what `json.dumps` takes."""
+    if is_dataclass(value):
+        parts = {field.name: dump_pictures(getattr(value, field.name)) for field in fields(value)}
+        return {_KIND: type(value).__name__, **parts}
+    if isinstance(value, Mapping):
+        return {name: dump_pictures(part) for name, part in value.items()}
+    if isinstance(value, tuple):
+        are_plain = set(map(type, value)) <= {float}
+        return list(value) if are_plain else list(map(dump_pictures, value))
+    return value.item() if isinstance(value, np.generic) else value
+
+
+def load_pictures(saved: Any, hint: Any = dict[str, Picture]) -> Any:
+    """Return what was dumped; `ValueError` if it has other types than the fields it is for."""
+    origin, parts = get_origin(hint), get_args(hint)
+    if origin in (Union, UnionType):
+        return _load_either(saved, parts)
+    if origin is tuple and type(saved) is list:
+        return _load_tuple(saved, parts)
+    if origin in (dict, Mapping) and type(saved) is dict and all(map(is_text, saved)):
+        return {name: load_pictures(part, parts[1]) for name, part in saved.items()}
+    if is_dataclass(hint) and type(saved) is dict:
+        return _load_object(saved, hint)
+    if type(saved) is not hint or (hint is str and not is_text(saved)):
+        raise ValueError(f"{hint} expected")
+    return saved
+
+
+def _load_either(saved: Any, hints: tuple[Any, ...]) -> Any:
+    for hint in hints:
+        try:
+            return load_pictures(saved, hint)
+        except ValueError:
+            continue
+    raise ValueError("none of the types of a field")
+
+
+def _load_tuple(saved: list[Any], hints: tuple[Any, ...]) -> tuple[Any, ...]:
+    if hints[-1] is not ...:
+        return tuple(load_pictures(*pair) for pair in zip(saved, hints, strict=True))
+    if hints[0] is float and set(map(type, saved)) <= {float}:
+        return tuple(saved)
+    return tuple(load_pictures(part, hints[0]) for part in saved)
+
+
+def _load_object(saved: dict[str, Any], class_: Any) -> Any:
+    hints = _hints(class_)
+    if saved.get(_KIND) != class_.__name__ or saved.keys() != {_KIND, *hints}:
+        raise ValueError(f"no {class_.__name__}")
+    return class_(**{name: load_pictures(saved[name], hint) for name, hint in hints.items()})
+
+
+_hints = cache(get_type_hints)

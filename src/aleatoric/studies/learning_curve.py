@@ -229,8 +229,7 @@ def _picture(points: list[CurvePoint], curves: Curves) -> Lines:
 
 
 def _line(points: list[CurvePoint], side: str) -> LineSeries:
-    x = plain([point.size or 0 for point in points])
     y = plain([getattr(point, side) for point in points])
     intervals = [getattr(point, f"{side}_interval") for point in points]
     band = () if None in intervals else (plain([getattr(i, e) for i in intervals]) for e in _ENDS)
-    return LineSeries(f"{side} v people", x, y, *band)
+    return LineSeries(f"{side} v people", plain([point.size or 0 for point in points]), y, *band)

@@ -50,11 +50,11 @@ class PaperCell:
     paper: Result | None
     corrected: Result | None
 
-    def as_dict(self) -> dict[str, Any]:
+    def to_dict(self) -> dict[str, Any]:
         """Return the JSON form: the corrected result, with the printed value and the paper's."""
         named = {"system": self.system, "metric": self.metric}
-        corrected = self.corrected.as_dict() if self.corrected else {}
-        paper = self.paper.as_dict() if self.paper else None
+        corrected = self.corrected.to_dict() if self.corrected else {}
+        paper = self.paper.to_dict() if self.paper else None
         return {**named, **corrected, "printed": self.printed, "paper": paper}
 
 
@@ -88,12 +88,9 @@ def find_files(data: Path) -> tuple[Path, tuple[str, ...]]:
 
 def to_table(cells: Iterable[PaperCell]) -> Table:
     """The three values of every cell, and the number of items behind them."""
-    columns = ("system", "metric", "printed", "ours, paper", "n", "ours, corrected", "n")
-    rows = []
-    for cell in cells:
-        printed = "–" if cell.printed is None else f"{cell.printed:.2f}"
-        rows.append((cell.system, cell.metric, printed, *_ours(cell.paper), *_ours(cell.corrected)))
-    return Table("Predict the Next Word, Table 1", columns, tuple(rows), NOTES)
+    n = ("n, paper", "n, corrected")
+    columns = ("system", "metric", "printed", "ours, paper", n[0], "ours, corrected", n[1])
+    return Table("Predict the Next Word, Table 1", columns, tuple(map(_row, cells)), NOTES, n)
 
 
 def _cells(by_protocol: dict[str, dict[tuple[str, str], Result]]) -> list[PaperCell]:
@@ -109,9 +106,13 @@ def _cells(by_protocol: dict[str, dict[tuple[str, str], Result]]) -> list[PaperC
     ]
 
 
+def _row(cell: PaperCell) -> tuple[str, ...]:
+    printed = "–" if cell.printed is None else f"{cell.printed:.2f}"
+    return (cell.system, cell.metric, printed, *_ours(cell.paper), *_ours(cell.corrected))
+
+
 def _ours(result: Result | None) -> tuple[str, str]:
     if result is None or result.estimate.value is None:
         return "–", "0"
-    spread = result.estimate.spread
-    shown = f" ± {spread:.4f}" if spread is not None else ""
-    return f"{result.estimate.value:.4f}{shown}", str(result.estimate.n_items)
+    spread = "" if result.estimate.spread is None else f" ± {result.estimate.spread:.4f}"
+    return f"{result.estimate.value:.4f}{spread}", str(result.estimate.n_items)

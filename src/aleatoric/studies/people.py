@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
+from functools import lru_cache
 
 import numpy as np
 
@@ -38,8 +39,7 @@ class SplitTVDs:
 
 def split_tvds(cases: Iterable[Case], seed: int, n_splits: int = N_SPLITS) -> SplitTVDs:
     """The TVDs of all cases with at least two answers, on the splits that scoring uses."""
-    usable = tuple(case for case in cases if len(case.item.responses) >= 2)
-    if not usable:
+    if not (usable := tuple(case for case in cases if len(case.item.responses) >= 2)):
         raise UsageError("this study needs a context with at least two answers; there is none.")
     tvds = np.array([_tvds(case, seed, n_splits) for case in usable])
     return SplitTVDs(usable, tvds[:, 0], tvds[:, 1], tvds[:, 2])
@@ -47,16 +47,23 @@ def split_tvds(cases: Iterable[Case], seed: int, n_splits: int = N_SPLITS) -> Sp
 
 def halves_of(case: Case, seed: int, n_splits: int = N_SPLITS) -> control.Halves:
     """The random halves of a case's people, the same as in scoring."""
-    counts = np.array(list(human_counts(case.item.responses).values()))
-    codes = np.repeat(np.arange(len(counts)), counts)
-    orders = control.independent_orders(len(codes), n_splits, seed, case.item.id)
-    return control.split_all([codes], [orders])
+    return words_and_halves(case.item.id, case.item.responses, seed, n_splits)[1]
 
 
-def model_tvd(model: Categorical, words: Sequence[str], targets: Floats) -> Floats:
+@lru_cache(maxsize=4096)  # the studies of all systems split the same people
+def words_and_halves(
+    item_id: str, responses: tuple[str, ...], seed: int, n_splits: int = N_SPLITS
+) -> tuple[list[str], control.Halves]:
+    """People's words, in the order of their counts in the halves, and the random halves."""
+    by_word = human_counts(responses)
+    codes = np.repeat(np.arange(len(by_word)), np.array(list(by_word.values())))
+    orders = control.independent_orders(len(codes), n_splits, seed, item_id)
+    return list(by_word), control.split_all([codes], [orders])
+
+
+def model_tvd(model: Categorical, words: Iterable[str], targets: Floats) -> Floats:
     """TVD of a model to each row of `targets`, shares of `words`; its other mass is disjoint."""
-    mass = model.as_dict()
-    shares = np.array([mass.get(word, 0.0) for word in words])
+    shares = np.array([model.as_dict().get(word, 0.0) for word in words])
     outside = max(0.0, sum(model.probs) + model.rest - float(shares.sum()))
     distance: Floats = (np.abs(targets - shares).sum(axis=1) + outside) / 2
     return distance
@@ -83,9 +90,16 @@ def interval_note(interval: Interval | None) -> str:
 
 
 def _tvds(case: Case, seed: int, n_splits: int) -> Floats:
-    halves = halves_of(case, seed, n_splits)
+    words, halves = words_and_halves(case.item.id, case.item.responses, seed, n_splits)
+    model = model_tvd(case.pair.model, words, halves.target.counts / halves.target.n)
+    return np.array([model, *_oracle_tvds(case.item.id, case.item.responses, seed, n_splits)])
+
+
+@lru_cache(maxsize=4096)  # as above
+def _oracle_tvds(
+    item_id: str, responses: tuple[str, ...], seed: int, n_splits: int
+) -> tuple[Floats, Floats]:
+    """The TVDs of one half of the people to the other half, and to all people."""
+    halves = words_and_halves(item_id, responses, seed, n_splits)[1]
     target, player = halves.target.counts, halves.player.counts
-    words = list(human_counts(case.item.responses))
-    model = model_tvd(case.pair.model, words, target / halves.target.n)
-    oracle = tvd_of_counts(target, player)
-    return np.array([model, oracle, tvd_of_counts(target + player, player)])
+    return tvd_of_counts(target, player), tvd_of_counts(target + player, player)

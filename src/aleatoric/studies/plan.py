@@ -18,14 +18,8 @@ import numpy as np
 from aleatoric.errors import UsageError, quoted
 from aleatoric.inference import planning
 from aleatoric.inference.noise import Side, Sides, Size, VarianceParts, noise
-from aleatoric.inference.planning import (
-    Crowding,
-    Design,
-    PilotSpread,
-    Sizes,
-    Variances,
-    error_interval,
-)
+from aleatoric.inference.planning import Crowding, Design, PilotSpread, Sizes, Variances
+from aleatoric.result_types import Tabular
 from aleatoric.rng import stream
 from aleatoric.types import Floats, Interval
 
@@ -126,17 +120,12 @@ class Known:
 
 @dataclass(frozen=True)
 class PlanSource:
-    """A source of variances, with the sizes around which designs are tried."""
+    """A source of variances."""
 
     name: str
     """The planned quantity and its source."""
-    people: int
-    """People per context."""
-    samples: Size
-    """Model samples per context."""
-    groups: int
-    crowding: Crowding
-    """How contexts are distributed over groups."""
+    around: Design
+    """The pilot's sizes, around which others are tried by default."""
     known: Callable[[Sequence[int], Sequence[Size]], Mapping[Sizes, Known]]
     """From numbers of people and of samples to the variances at each pair of sizes."""
     notes: tuple[str, ...] = ()
@@ -158,7 +147,7 @@ class PlanRow:
     extrapolated: bool
     upper_bound: bool
 
-    def as_dict(self) -> dict[str, Any]:
+    def to_dict(self) -> dict[str, Any]:
         """The JSON form."""
         sizes = ("people", "samples", "groups", "contexts", "answers", "draws")
         return {name: getattr(self.design, name) for name in sizes} | {
@@ -173,9 +162,18 @@ class PlanRow:
             "design_effect": planning.design_effect(self.parts, self.design.crowding),
         }
 
+    def record(self) -> dict[str, Any]:
+        """Return the main facts, one number per key."""
+        facts, ends = self.to_dict(), self.interval
+        nested = ("se_interval", "variance")
+        return {name: value for name, value in facts.items() if name not in nested} | {
+            "se_low": ends and ends.low,
+            "se_high": ends and ends.high,
+        }
 
-@dataclass(frozen=True)
-class RunPlan:
+
+@dataclass(frozen=True, repr=False)
+class RunPlan(Tabular):
     """Designs for a target, from a source."""
 
     source: str
@@ -185,12 +183,16 @@ class RunPlan:
     split: VarianceParts | None = None
     """The noise of a pilot's own mean by source."""
 
-    def as_dict(self) -> dict[str, Any]:
+    def records(self) -> list[dict[str, Any]]:
+        """Return one dict per design."""
+        return [row.record() for row in self.rows]
+
+    def to_dict(self) -> dict[str, Any]:
         """The JSON form."""
         return {
             "source": self.source,
             "target": asdict(self.target) | {"error": self.target.error},
-            "plans": [row.as_dict() for row in self.rows],
+            "plans": [row.to_dict() for row in self.rows],
             "pilot_variance": asdict(self.split) if self.split else None,
             "notes": list(self.notes),
         }
@@ -200,15 +202,15 @@ def make_plan(source: PlanSource, target: Target, grid: Grid) -> RunPlan:
     """The designs of a grid, with the given numbers of groups or as many as the target needs."""
     target.check()
     grid.check()
-    n, m, per_group = source.people, source.samples, grid.contexts_per_group
+    pilot, per_group = source.around, grid.contexts_per_group
+    n, m, crowding = pilot.people, pilot.samples, pilot.crowding
     people = grid.people or tuple(dict.fromkeys(max(2, size) for size in (n // 2, n, 2 * n)))
     default: tuple[Size, ...] = (100, 1000, None) if m is None else (max(2, m // 10), m)
-    crowding = source.crowding.resized(per_group) if per_group else source.crowding
+    crowding = crowding.resized(per_group) if per_group else crowding
     rows = tuple(
         _row(known, Design(*pair, groups, crowding), target)
         for pair, known in source.known(people, grid.samples or default).items()
-        for groups in grid.groups
-        or _groups(known.parts, Design(*pair, 1, crowding), target, source)
+        for groups in grid.groups or _groups(known, Design(*pair, pilot.groups, crowding), target)
     )
     return RunPlan(source.name, target, rows, source.notes, source.split)
 
@@ -220,7 +222,7 @@ def predicted(known: Known, design: Design) -> tuple[float, Interval | None]:
     if spread is None or not error:
         return error, None
     plain = float(spread.errors(spread.table.sum(axis=0), design))
-    interval = error_interval(spread, design)
+    interval = planning.error_interval(spread, design)
     if interval is None or not plain:
         return error, None
     scale = error / plain  # the second system of a difference may be assumed
@@ -236,14 +238,12 @@ def _row(known: Known, design: Design, target: Target) -> PlanRow:
     return PlanRow(design, known.parts, error, interval, wide, power, meets, *how)
 
 
-def _groups(
-    parts: Variances, design: Design, target: Target, source: PlanSource
-) -> tuple[int, ...]:
-    """The number of groups that a target needs, or some around the source's."""
+def _groups(known: Known, design: Design, target: Target) -> tuple[int, ...]:
+    """The number of groups that a target needs, or some around the design's."""
     if target.error is None:
-        n = source.groups
+        n = design.groups
         return tuple(dict.fromkeys(max(2, size) for size in (n // 2, n, 2 * n, 4 * n)))
-    needed = planning.groups_needed(parts, design, target.error)
+    needed = planning.groups_needed(known.parts, design, target.error)
     if needed > MOST_GROUPS:
         problem = f"{target.option} needs more than {MOST_GROUPS} groups of contexts"
         raise UsageError(f"{problem}, which nobody can collect; give a larger one.")
@@ -286,11 +286,9 @@ class Assumptions:
         support = numbers.pop("support", cls().support)
         if support != int(support):
             raise UsageError(f"support={support:g} cannot be: {_MEANING['support']}.")
-        assumptions = cls(**numbers, support=int(support))
-        assumptions._check()
-        return assumptions
+        return cls(**numbers, support=int(support))
 
-    def _check(self) -> None:
+    def __post_init__(self) -> None:
         limits = {
             "sd": (0, 0.5),
             "icc": (0, 0.999),
@@ -320,7 +318,7 @@ def assumed_source(
             "The two systems are assumed to be equally noisy, and correlated at "
             f"{correlation:g} over contexts and people."
         )
-    crowding = Crowding(assumed.group, assumed.group)
+    around = Design(40, 1000, 20, Crowding(assumed.group, assumed.group))
 
     def known(people: Sequence[int], samples: Sequence[Size]) -> Mapping[Sizes, Known]:
         rng = stream(seed, "plan", "assumed")
@@ -336,7 +334,7 @@ def assumed_source(
             at_sizes[n, m] = Known(parts if correlation is None else parts.paired(correlation))
         return at_sizes
 
-    return PlanSource(name, 40, 1000, 20, crowding, known, tuple(notes))
+    return PlanSource(name, around, known, tuple(notes))
 
 
 def zipf(support: int, entropy: float) -> Floats:

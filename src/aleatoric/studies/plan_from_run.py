@@ -7,16 +7,9 @@ from collections.abc import Iterator, Mapping, Sequence
 import numpy as np
 
 from aleatoric.errors import UsageError
-from aleatoric.inference.noise import (
-    Side,
-    Sides,
-    Size,
-    VarianceParts,
-    distance,
-    side_variances,
-    split_variance,
-)
-from aleatoric.inference.planning import Context, Pilot, Sizes
+from aleatoric.inference import noise
+from aleatoric.inference.noise import Side, Sides, Size, VarianceParts
+from aleatoric.inference.planning import Context, Design, Pilot, Sizes
 from aleatoric.levels.base import level_of
 from aleatoric.levels.word import NextWords, cases, model_systems
 from aleatoric.runs.run import Store
@@ -51,8 +44,8 @@ def source_of(
             at_sizes[n, m] = Known(parts, spread, pilot.is_beyond(n, [m]), pilot.is_far(n))
         return at_sizes
 
-    sizes = (pilot.people, pilot.samples, pilot.n_groups, pilot.crowding)
-    return PlanSource(name, *sizes, known, notes, split)
+    around = Design(pilot.people, pilot.samples, pilot.n_groups, pilot.crowding)
+    return PlanSource(name, around, known, notes, split)
 
 
 def pilot_source(
@@ -99,7 +92,7 @@ def _check(contexts: Sequence[Context], run: str) -> None:
             f"{run}: its contexts are in one group, which says nothing about how groups differ; "
             "use a pilot of several groups, or --assume."
         )
-    if np.ptp([distance(context.seen) for context in contexts]) < _NO_SPREAD:
+    if np.ptp([noise.distance(context.seen) for context in contexts]) < _NO_SPREAD:
         raise UsageError(
             f"{run}: all its contexts have the same value, which says nothing about how they "
             "differ; use another pilot, or --assume."
@@ -108,11 +101,11 @@ def _check(contexts: Sequence[Context], run: str) -> None:
 
 def _split(contexts: Sequence[Context]) -> VarianceParts | None:
     """The noise of the pilot's own mean TVD by source: people, model samples, contexts."""
-    people, model = np.array([side_variances(context.seen) for context in contexts]).T
+    people, model = np.array([noise.side_variances(context.seen) for context in contexts]).T
     numbers = {group: i for i, group in enumerate(dict.fromkeys(c.group for c in contexts))}
     groups = np.array([numbers[context.group] for context in contexts])
-    values = np.array([distance(context.seen) for context in contexts])
-    return split_variance(values, groups, people, model)
+    distances = np.array([noise.distance(context.seen) for context in contexts])
+    return noise.split_variance(distances, groups, people, model)
 
 
 def _chosen(store: Store, system: str | None, against: str | None, differs: bool) -> list[str]:
@@ -143,13 +136,12 @@ def _contexts(store: Store, names: Sequence[str]) -> Iterator[Context]:
             yield context_of(answered)
 
 
-def context_of(found: Sequence[Case]) -> Context:
+def context_of(answered: Sequence[Case]) -> Context:
     """One context of a pilot, with one system or two."""
-    pair = found[0].pair
-    models = [case.pair.model for case in found]
-    words = list(pair.human.support)
-    seen = Sides(Side.of(pair.human, words), tuple(Side.of(model, words) for model in models))
-    return Context(pair.item_id, pair.group, seen, _truth(pair.human, models))
+    pair = answered[0].pair
+    models = [case.pair.model for case in answered]
+    human, *rest = (Side.of(side, pair.human.support) for side in (pair.human, *models))
+    return Context(pair.item_id, pair.group, Sides(human, tuple(rest)), _truth(pair.human, models))
 
 
 def _truth(people: Categorical, models: Sequence[Categorical]) -> Sides:

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import json
 import os
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
 from functools import partial
 from itertools import groupby, islice, product, zip_longest
 from pathlib import Path
@@ -18,17 +18,18 @@ from aleatoric import registry
 from aleatoric.data.opening import open_text_corpus, sniff_texts
 from aleatoric.errors import DataError, UsageError
 from aleatoric.inference.estimate import estimates
-from aleatoric.levels.text_protocol import Preparation, is_dialogue, preparation
-from aleatoric.levels.text_variability import Inputs, Splitting, corrected_batch, paper_batch
+from aleatoric.levels import text_variability as variability
+from aleatoric.levels.text_protocol import is_dialogue, preparation
+from aleatoric.levels.text_variability import Inputs, ScoredTexts, Splitting, Statistics
 from aleatoric.metrics.distances import mean
 from aleatoric.metrics.reduction import Mean
-from aleatoric.probes.base import Block, Probe
+from aleatoric.probes.base import Probe
 from aleatoric.probes.opening import probes_with
 from aleatoric.probes.tools import Tools
 from aleatoric.registry import Track, quietly
 from aleatoric.result_types import Result, Table
 from aleatoric.studies.people import interval_text
-from aleatoric.types import Floats, MultiRef, Signature, TextItem
+from aleatoric.types import Floats, Ints, MultiRef, Signature
 
 PRINTED: dict[str, dict[str, tuple[float, float]]] = {
     "asset": {
@@ -80,10 +81,10 @@ class ControlLine:
     printed: float | None
     result: Result
 
-    def as_dict(self) -> dict[str, Any]:
+    def to_dict(self) -> dict[str, Any]:
         """Return the JSON form printed by `--json`."""
         facts = {"corpus": self.corpus, "protocol": self.protocol, "printed": self.printed}
-        return self.result.as_dict() | facts
+        return self.result.to_dict() | facts
 
 
 @dataclass(frozen=True)
@@ -98,7 +99,7 @@ class PairCheck:
     worst: float | None
     """The largest difference from the recorded distances, if there are any."""
 
-    def as_dict(self) -> dict[str, Any]:
+    def to_dict(self) -> dict[str, Any]:
         """Return the JSON form printed by `--json`."""
         facts = {"corpus": self.corpus, "id": self.item_id, "worst": self.worst}
         return facts | {"distances": list(self.distances)}
@@ -111,10 +112,10 @@ class ControlReproduction:
     lines: tuple[ControlLine, ...]
     pairs: tuple[PairCheck, ...]
 
-    def as_dict(self) -> dict[str, Any]:
+    def to_dict(self) -> dict[str, Any]:
         """Return the JSON form printed by `--json`."""
-        results = [line.as_dict() for line in self.lines]
-        return {"results": results, "pairs": [check.as_dict() for check in self.pairs]}
+        results = [line.to_dict() for line in self.lines]
+        return {"results": results, "pairs": [check.to_dict() for check in self.pairs]}
 
 
 def reproduce(
@@ -159,10 +160,10 @@ def find_corpora(data: Path) -> list[MultiRef]:
     return sorted(corpora, key=lambda c: order.index(c.name) if c.name in order else len(order))
 
 
-def to_tables(found: ControlReproduction) -> list[Table]:
+def to_tables(result: ControlReproduction) -> list[Table]:
     """The table of results, and the check of pair distances."""
-    checks = [_checks_table(found.pairs)] if found.pairs else []
-    return [_rows_table(found.lines), *checks]
+    checks = [_checks_table(result.pairs)] if result.pairs else []
+    return [_rows_table(result.lines), *checks]
 
 
 def pair_tables(checks: Iterable[PairCheck]) -> list[Table]:
@@ -180,31 +181,27 @@ def pair_tables(checks: Iterable[PairCheck]) -> list[Table]:
     return tables
 
 
+@dataclass(frozen=True)
 class ControlScores:
-    """Statistics per input, under names such as w1_M/lexical-1, filled batch by batch."""
+    """Statistics per input, under names such as w1_M/lexical-1; NaN if undefined."""
 
-    def __init__(self, probes: Sequence[Probe], prepared: Preparation) -> None:
-        self.groups: list[str] = []
-        self.facts = {probe.name: {**prepared.facts, **probe.facts} for probe in probes}
-        self.first: list[tuple[Inputs, dict[str, Floats]]] = []
-        """The first batch under `CHECKED_PROBE`: inputs by size, and their statistics."""
-        self.parts: dict[str, list[tuple[list[int], Floats]]] = {}
-        """Statistic -> values of inputs at some rows, counted over the whole corpus."""
+    groups: list[str]
+    facts: Mapping[str, Mapping[str, str]]
+    """Probe -> the choices that change its distances."""
+    values: Statistics = field(default_factory=dict)
+    first: list[tuple[str, Floats, dict[str, float]]] = field(default_factory=list)
+    """The first inputs under `CHECKED_PROBE`: ids, distances of pairs, statistics."""
 
-    def values(self) -> dict[str, Floats]:
-        """Statistic -> value per input, NaN if undefined."""
-        columns = {}
-        for name, parts in self.parts.items():
-            columns[name] = np.full(len(self.groups), np.nan)
-            for rows, values in parts:
-                columns[name][rows] = values
-        return columns
-
-
-def _tools(corpus: MultiRef, protocol: str) -> Tools:
-    if protocol == "paper":
-        return Tools(PAPER_LANGUAGE, tokeniser_spec=f"spacy:{PAPER_LANGUAGE}")
-    return Tools(corpus.language)
+    def add(
+        self, probe: Probe, inputs: Inputs, statistics: Statistics, rows: Ints, n_inputs: int
+    ) -> None:
+        """Add the statistics of some inputs, which have these rows among all `n_inputs`."""
+        by_probe = {name: values[None] for name, values in statistics.items()}
+        variability.place(self.values, by_probe, rows, [probe], n_inputs)
+        if not self.groups and probe.name == CHECKED_PROBE:
+            for i, (item_id, pairs) in enumerate(zip(inputs.ids, _pairs(inputs), strict=True)):
+                control = {name: float(values[i]) for name, values in statistics.items()}
+                self.first.append((item_id, pairs, control))
 
 
 def score(
@@ -215,66 +212,52 @@ def score(
     track: Track[Any] = quietly,
 ) -> ControlScores:
     """The human control of every input of a corpus, by probe."""
-    tools = _tools(corpus, protocol)
+    paper_tools = Tools(PAPER_LANGUAGE, tokeniser_spec=f"spacy:{PAPER_LANGUAGE}")
+    tools = paper_tools if protocol == "paper" else Tools(corpus.language)
     prepared = preparation(protocol, corpus.name, tools.length_reader())
     opened = prepared.probes(probes_with(tools, probes))
     # The paper has no control for dialogue.
     has_control = protocol != "paper" or not is_dialogue(corpus.name, corpus.items)
     control = partial(_control, protocol if has_control else None, splitting)
     items = iter(track(corpus.items, len(corpus.items), f"{corpus.name}, {protocol}"))
-    scores = ControlScores(opened, prepared)
+    facts = {probe.name: {**prepared.facts, **probe.facts} for probe in opened}
+    scores = ControlScores([], facts)
     while batch := list(islice(items, BATCH)):
-        _add(scores, batch, opened, prepared, control)
+        texts = [ScoredTexts(item.id, prepared.people(item.references)) for item in batch]
+        for group in variability.score_blocks(texts, (), opened, {}).groups:
+            for probe, distances in zip(opened, group.distances, strict=True):
+                ids = [texts[row].item_id for row in group.rows]
+                inputs, rows = (
+                    Inputs(ids, distances, group.sizes[0]),
+                    len(scores.groups) + group.rows,
+                )
+                scores.add(probe, inputs, control(inputs), rows, len(corpus.items))
+        scores.groups.extend(item.group for item in batch)
     return scores
 
 
-def _control(protocol: str | None, splitting: Splitting, inputs: Inputs) -> dict[str, Floats]:
+def _control(protocol: str | None, splitting: Splitting, inputs: Inputs) -> Statistics:
     """mean_H and, under a protocol, the control's divergences, by input."""
-    human = _pairs(inputs.matrices)
+    human = _pairs(inputs)
     statistics, divergences = {"mean_H": mean(human)}, {"w1": registry.find("divergences", "w1")}
     if protocol is None:
         return statistics
     if protocol == "corrected":
-        return statistics | corrected_batch(inputs, divergences, splitting)
-    published = paper_batch(human, divergences)
+        return statistics | variability.corrected_batch(inputs, divergences, splitting)
+    published = variability.paper_batch(human, divergences)
     return statistics | {f"{name}_M": values for name, values in published.items()}
 
 
-def _add(
-    scores: ControlScores,
-    items: Sequence[TextItem],
-    probes: Sequence[Probe],
-    prepared: Preparation,
-    control: Callable[[Inputs], dict[str, Floats]],
-) -> None:
-    start = len(scores.groups)
-    scores.groups.extend(item.group for item in items)
-    texts = [prepared.people(item.references) for item in items]
-    sizes: dict[int, list[int]] = {}
-    for row, references in enumerate(texts):
-        sizes.setdefault(len(references), []).append(row)
-    for probe in probes:
-        matrices = probe.matrices([Block(references, (len(references),)) for references in texts])
-        for rows in sizes.values():
-            stacked = np.stack([matrices[row] for row in rows])
-            inputs = Inputs([items[row].id for row in rows], stacked, stacked.shape[1])
-            statistics, places = control(inputs), [start + row for row in rows]
-            for name, values in statistics.items():
-                scores.parts.setdefault(f"{name}/{probe.name}", []).append((places, values))
-            if start == 0 and probe.name == CHECKED_PROBE:
-                scores.first.append((inputs, statistics))
-
-
-def _pairs(matrices: Floats) -> Floats:
-    first, second = np.triu_indices(matrices.shape[1], k=1)
-    distances: Floats = matrices[:, first, second]
+def _pairs(inputs: Inputs) -> Floats:
+    first, second = np.triu_indices(inputs.n_people, k=1)
+    distances: Floats = inputs.matrices[:, first, second]
     return distances
 
 
 def _lines(
     corpus: MultiRef, protocol: str, scores: ControlScores, splitting: Splitting
 ) -> list[ControlLine]:
-    chunk = {name: column[:, None] for name, column in scores.values().items()}
+    chunk = {name: column[:, None] for name, column in scores.values.items()}
     reductions = {name: Mean(name) for name in chunk}
     control = "published" if protocol == "paper" else f"disjoint-halves-{splitting.n_splits}"
     lines = []
@@ -310,14 +293,11 @@ def _checks(
 ) -> Iterator[PairCheck]:
     """The first inputs of a corpus, with their differences from the recorded distances."""
     by_id = {str(row["id"]): row["H_unigram_i<j"] for row in recordings.get(corpus, [])}
-    first = ((inputs, stats, i) for inputs, stats in scores.first for i in range(len(inputs.ids)))
-    for inputs, stats, place in islice(first, SHOWN):
-        distances = _pairs(inputs.matrices[place : place + 1])[0]
-        other, worst = by_id.get(inputs.ids[place]), None
+    for item_id, distances, control in scores.first[:SHOWN]:
+        other, worst = by_id.get(item_id), None
         if other is not None and len(other) == len(distances):
             worst = float(np.abs(np.array(other) - distances).max())
-        control = {name: float(values[place]) for name, values in stats.items()}
-        yield PairCheck(corpus, inputs.ids[place], tuple(distances.tolist()), control, worst)
+        yield PairCheck(corpus, item_id, tuple(distances.tolist()), control, worst)
 
 
 def _rows_table(lines: Sequence[ControlLine]) -> Table:

@@ -18,14 +18,9 @@ from scipy.stats import ks_2samp, kstwobign
 
 from aleatoric.result_types import Study, Table
 from aleatoric.rng import stream
+from aleatoric.studies import people
 from aleatoric.studies.figure_data import Guide, Lines, LineSeries, Panels, density, plain
-from aleatoric.studies.people import (
-    SplitTVDs,
-    interval_note,
-    interval_text,
-    mean_interval,
-    split_tvds,
-)
+from aleatoric.studies.people import SplitTVDs, interval_text, mean_interval, split_tvds
 from aleatoric.types import Case, Floats, Interval
 
 STEP = 0.05
@@ -52,17 +47,17 @@ class Criterion:
     """The share k that a criterion requires: its mean over splits, and an interval over groups."""
 
     name: str
+    limit: float
+    """The largest KS distance that it allows."""
     k: float
     interval: Interval | None
 
 
 @dataclass(frozen=True)
 class Replacement:
-    """The curve over k, the KS limits of both criteria, and the shares that they require."""
+    """The curve over k, and the shares that both criteria require."""
 
     points: tuple[ReplacementPoint, ...]
-    ks_people: float
-    ks_significant: float
     criteria: tuple[Criterion, ...]
 
 
@@ -90,15 +85,14 @@ def replace(model: Floats, oracle: Floats, groups: Sequence[str], seed: int) -> 
         _point(k, mixed(model, oracle, ranks, k), by_split[:, i], groups, seed)
         for i, k in enumerate(plain(shares))
     )
-    people = _distance_of_splits(oracle)
     # The smallest KS distance of two samples that the test rejects (Smirnov's limit).
     significant = float(kstwobign.isf(ALPHA) * np.sqrt(2 / len(model)))
-    limits = {"not significant": significant, "like people": people}
+    limits = {"not significant": significant, "like people": _distance_of_splits(oracle)}
     replicates = _replicates(coded, groups, shares, seed)
     criteria = tuple(
         _criterion(name, by_split, replicates, shares, limit) for name, limit in limits.items()
     )
-    return Replacement(points, people, significant, criteria)
+    return Replacement(points, criteria)
 
 
 def mixed(model: Floats, oracle: Floats, ranks: NDArray[np.int64], share: float) -> Floats:
@@ -129,10 +123,9 @@ class _Coded:
     def distances(self, shares: Floats, chosen: NDArray[np.int64] | slice = slice(None)) -> Floats:
         """KS distances by share, on all contexts or on the chosen ones."""
         model, people, ranks = self.model[chosen], self.people[chosen], self.ranks[chosen]
-        limits = [round(share * len(self.model)) for share in plain(shares)]
+        mixed = (np.where(ranks < m, people, model) for m in np.round(shares * len(self.model)))
         below = self._below(people)
-        gaps = [np.abs(self._below(np.where(ranks < m, people, model)) - below) for m in limits]
-        return np.array([gap.max() for gap in gaps])
+        return np.array([np.abs(self._below(tvds) - below).max() for tvds in mixed])
 
     def _below(self, places: NDArray[np.int64]) -> Floats:
         """The empirical distribution function at every value."""
@@ -176,7 +169,7 @@ def _criterion(
     if len(replicates):
         low, high = np.quantile(_smallest(replicates, shares, limit), [0.025, 0.975])
         interval = Interval(float(low), float(high), 0.95, "group bootstrap, percentile")
-    return Criterion(name, value, interval)
+    return Criterion(name, limit, value, interval)
 
 
 def _smallest(distances: Floats, shares: Floats, limit: float) -> Floats:
@@ -195,16 +188,15 @@ def _curve_table(replacement: Replacement) -> Table:
     notes = (
         "KS: distance between these TVDs and those between people, mean over splits; p: of that "
         "distance, two-sample test.",
-        interval_note(replacement.points[0].interval),
+        people.interval_note(replacement.points[0].interval),
     )
     columns = ("replaced", "TVD", "[low, high]", "KS", "p")
     return Table("k% replacement", columns, rows, notes)
 
 
 def _criteria_table(replacement: Replacement) -> Table:
-    limits = {"not significant": replacement.ks_significant, "like people": replacement.ks_people}
     rows = tuple(
-        (c.name, f"{limits[c.name]:.3f}", f"{c.k:.1%}", interval_text(c.interval, ".0%"))
+        (c.name, f"{c.limit:.3f}", f"{c.k:.1%}", interval_text(c.interval, ".0%"))
         for c in replacement.criteria
     )
     notes = (
@@ -222,10 +214,9 @@ def _picture(replacement: Replacement, tvds: SplitTVDs, seed: int) -> dict[str, 
     )
     k = plain([100 * point.k for point in replacement.points])
     ks, spread = np.array([(point.ks, point.ks_spread) for point in replacement.points]).T
-    marks = (
-        Guide("significant at 5%", y=replacement.ks_significant),
-        Guide("people against people", y=replacement.ks_people),
-    )
+    labels = ("significant at 5%", "people against people")
+    limits = zip(labels, replacement.criteria, strict=True)
+    marks = tuple(Guide(label, y=criterion.limit) for label, criterion in limits)
     left = Lines("TVD after replacing k%", "TVD to the disjoint half", "density", densities)
     ends = (plain(ks - spread), plain(ks + spread))
     curve = LineSeries("KS distance ± sd over splits", k, plain(ks), *ends)

@@ -6,22 +6,15 @@ subsets of tokens give about the printed values, subsets of sentences do not.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Iterator, Sequence
+from typing import NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
 
 from aleatoric.calibration.statistics import TokenTable
 from aleatoric.errors import UsageError
-from aleatoric.metrics.calibration import (
-    N_COLUMNS,
-    bin_index,
-    bin_sums,
-    ece_of,
-    equal_width_edges,
-    token_columns,
-)
+from aleatoric.metrics import calibration
 from aleatoric.result_types import Study, Table
 from aleatoric.rng import stream
 from aleatoric.studies.figure_data import Guide, Lines, LineSeries, plain
@@ -37,8 +30,7 @@ SubsetError = Callable[[NDArray[np.intp]], float]
 """Numbers of units -> the error of the tokens they hold."""
 
 
-@dataclass(frozen=True)
-class SubsetSpread:
+class SubsetSpread(NamedTuple):
     """Mean and standard deviation of an error over subsets of one size."""
 
     size: int
@@ -66,7 +58,7 @@ def run(table: TokenTable, seed: int, bins: int = 15) -> Study:
     for unit, n_units, errors in units:
         sizes = [size for size in SIZES if size <= n_units]
         subsets = draw_subsets(n_units, sizes, seed)
-        by_metric = {name: spreads(error, full[name], subsets) for name, error in errors.items()}
+        by_metric = {name: [*spreads(error, full[name], subsets)] for name, error in errors.items()}
         tables.append(_table(by_metric, full, unit, n_units))
         if sizes:
             pictures[_FIGURES[unit]] = _picture(by_metric, full, unit)
@@ -88,48 +80,43 @@ def sums_by_unit(
     units: NDArray[np.int64], confidence: Floats, accuracy: Floats, bins: int
 ) -> Floats:
     """Bin sums per unit, (units, bins, 4), from which the error of any subset follows."""
-    index = bin_index(confidence, equal_width_edges(bins)).astype(np.int64)
-    shape = (int(units.max()) + 1, bins, N_COLUMNS)
-    place = units * bins + index
-    columns = token_columns(confidence, accuracy).T
-    sums = [np.bincount(place, column, minlength=shape[0] * bins) for column in columns]
-    return np.stack(sums, axis=-1).astype(np.float64).reshape(shape)
+    n_units = int(units.max()) + 1
+    place = units * bins + calibration.bin_index(confidence, calibration.equal_width_edges(bins))
+    sums = calibration.bin_sums(confidence, accuracy, place, n_units * bins)
+    return sums.reshape(n_units, bins, calibration.N_COLUMNS)
 
 
 def error_of_documents(sums: Floats) -> SubsetError:
     """The ECE of a set of documents, from their bin sums."""
-    return lambda chosen: float(ece_of(sums[chosen].sum(axis=0)))
+    return lambda chosen: float(calibration.ece_of(sums[chosen].sum(axis=0)))
 
 
 def error_of_tokens(confidence: Floats, accuracy: Floats, bins: int) -> SubsetError:
     """The ECE of a set of tokens."""
-    index = bin_index(confidence, equal_width_edges(bins))
+    index = calibration.bin_index(confidence, calibration.equal_width_edges(bins))
 
     def error(chosen: NDArray[np.intp]) -> float:
-        return float(ece_of(bin_sums(confidence[chosen], accuracy[chosen], index[chosen], bins)))
+        chosen_tokens = (confidence[chosen], accuracy[chosen], index[chosen])
+        return float(calibration.ece_of(calibration.bin_sums(*chosen_tokens, bins)))
 
     return error
 
 
-def spreads(error: SubsetError, full: float, subsets: Subsets) -> list[SubsetSpread]:
+def spreads(error: SubsetError, full: float, subsets: Subsets) -> Iterator[SubsetSpread]:
     """The spread of an error over subsets of each size; `full` is its value on all units."""
-    by_size = []
     for size, chosen in subsets.items():
         values = np.array([error(subset) for subset in chosen])
         mean = float(values.mean())
-        by_size.append(SubsetSpread(size, mean, float(values.std(ddof=1)), abs(mean - full)))
-    return by_size
-
-
-def _row(by_error: Sequence[SubsetSpread]) -> tuple[str, ...]:
-    parts = [part for s in by_error for part in (s.mean, s.deviation, s.distance)]
-    return (str(by_error[0].size), *(f"{100 * part:.2f}" for part in parts))
+        yield SubsetSpread(size, mean, float(values.std(ddof=1)), abs(mean - full))
 
 
 def _table(
     by_metric: dict[str, list[SubsetSpread]], full: dict[str, float], unit: str, n_units: int
 ) -> Table:
-    rows = [_row(by_error) for by_error in zip(*by_metric.values(), strict=True)]
+    rows = [
+        (str(spreads[0].size), *(f"{100 * number:.2f}" for s in spreads for number in s[1:]))
+        for spreads in zip(*by_metric.values(), strict=True)
+    ]
     last = ("all", *(cell for value in full.values() for cell in (f"{100 * value:.2f}", "", "")))
     notes: tuple[str, ...] = (
         f"Mean, standard deviation and distance of the mean to the value on all {n_units} {unit}, "

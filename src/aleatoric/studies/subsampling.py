@@ -2,23 +2,22 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
 import numpy as np
 
 from aleatoric.errors import UsageError
-from aleatoric.nextword.answers import human_counts
 from aleatoric.result_types import Study, Table
 from aleatoric.rng import stream
 from aleatoric.studies.figure_data import histograms
 from aleatoric.studies.people import (
     N_SPLITS,
-    halves_of,
     interval_note,
     interval_text,
     mean_interval,
     model_tvd,
+    words_and_halves,
 )
 from aleatoric.types import Case, Categorical, Floats, Interval
 
@@ -68,22 +67,25 @@ def errors_at(size: int, cases: list[Case], seed: int) -> SampleError:
 
 def _gaps(case: Case, size: int, seed: int) -> Floats:
     """TVD of a subsample minus TVD of the full sample, against the target half of each split."""
-    words = list(human_counts(case.item.responses))
-    target = halves_of(case, seed).target
-    targets = target.counts / target.n
-    shares = _subsamples(case.pair.model, size, stream(seed, "subsampling", size, case.item.id))
-    on_words = {word: i for i, word in enumerate(case.pair.model.support)}
-    columns = np.array([on_words.get(word, -1) for word in words])
-    sampled = np.where(columns >= 0, shares[:, columns], 0.0)
+    words, halves = words_and_halves(case.item.id, case.item.responses, seed)
+    targets = halves.target.counts / halves.target.n
+    sampled = _subsamples(
+        case.pair.model, words, size, stream(seed, "subsampling", size, case.item.id)
+    )
     small = (np.abs(targets - sampled).sum(axis=1) + (1 - sampled.sum(axis=1))) / 2
     gaps: Floats = small - model_tvd(case.pair.model, words, targets)
     return gaps
 
 
-def _subsamples(model: Categorical, size: int, rng: np.random.Generator) -> Floats:
-    """Shares of `size` draws without replacement from the model's draws, one row per split."""
-    counts = np.rint(np.array(model.probs) * (model.n or 0)).astype(np.int64)
-    return rng.multivariate_hypergeometric(counts, size, size=N_SPLITS) / size
+def _subsamples(
+    model: Categorical, words: Sequence[str], size: int, rng: np.random.Generator
+) -> Floats:
+    """Shares of `words` in `size` of the model's draws without replacement, one row per split."""
+    n = model.n or 0
+    counts = [round(model.as_dict().get(word, 0.0) * n) for word in words]
+    # The model's other words are one outcome: TVD does not depend on which of them are drawn.
+    counts.append(n - sum(counts))
+    return rng.multivariate_hypergeometric(counts, size, size=N_SPLITS)[:, :-1] / size
 
 
 def _table(errors: list[SampleError], usable: list[Case], n_contexts: int) -> Table:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
-from dataclasses import KW_ONLY, asdict, dataclass, replace
+from dataclasses import KW_ONLY, asdict, dataclass, fields, replace
 from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -24,21 +24,8 @@ from aleatoric.runs.engine import Engine, open_model
 from aleatoric.runs.job import LOCAL, Job, option
 from aleatoric.runs.run import Store
 from aleatoric.runs.tables import BASE_WEIGHTS, FINETUNING, TRAINING
-from aleatoric.tuning.recipe import (
-    GRID,
-    SCORES,
-    SPLITS,
-    VALIDATION,
-    Fold,
-    FoldPassage,
-    Recipe,
-    assign,
-    fold_folder,
-    make_folds,
-    parse_temperatures,
-    passages_of,
-    read_assignment,
-)
+from aleatoric.tuning import recipe as recipes
+from aleatoric.tuning.recipe import SCORES, Fold, FoldPassage, Recipe, fold_folder
 from aleatoric.types import Choices, Corpus, Item
 
 if TYPE_CHECKING:
@@ -48,11 +35,6 @@ if TYPE_CHECKING:
 
 
 _FEW = 5
-_TRAINING = (
-    *("mix", "train", "rate", "epsilon", "weight_decay", "batch", "epochs", "schedule"),
-    *("warmup", "clip_norm", "patience", "lora_rank", "tolerance", "seed"),
-)
-"""The options of a recipe."""
 
 
 @dataclass(frozen=True)
@@ -93,7 +75,7 @@ class FinetuneJob(Job):
         0, "Also save a checkpoint every N steps; 0 saves after epochs only.", low=0, fixed=False
     )
     temperatures: str = option(
-        ",".join(f"{value:g}" for value in GRID),
+        ",".join(f"{value:g}" for value in recipes.GRID),
         "Temperatures tried on the training passages; none skips them.",
     )
     tolerance: float = option(
@@ -102,6 +84,7 @@ class FinetuneJob(Job):
     n_splits: int = option(20, "Random splits of the people.", flag="--splits", hidden=True)
     _: KW_ONLY
     dtype: str = option("float32", "float32, bfloat16 or float16.", hidden=True)
+    quantize: str | None = option(None, "Quantize weights: 4bit or 8bit.", hidden=True)
     engine: str = option("local", "Training runs in one process.", hidden=True, saved=False)
 
     def __post_init__(self) -> None:
@@ -123,7 +106,7 @@ class FinetuneJob(Job):
     @property
     def grid(self) -> tuple[float, ...]:
         """The temperatures that are tried."""
-        return () if self.temperatures == "none" else parse_temperatures(self.temperatures)
+        return () if self.temperatures == "none" else recipes.parse_temperatures(self.temperatures)
 
     @property
     def recipe(self) -> Recipe:
@@ -132,24 +115,25 @@ class FinetuneJob(Job):
 
     def recipe_of(self, loss: str) -> Recipe:
         """The recipe with one of the losses."""
-        return Recipe(loss, **{name: getattr(self, name) for name in _TRAINING})
+        names = (field.name for field in fields(Recipe) if field.name != "loss")
+        return Recipe(loss, **{name: getattr(self, name) for name in names})
 
 
 def folds_of(job: FinetuneJob, corpus: Corpus) -> list[Fold]:
     """Return the folds of a corpus by the job's split; a leak is refused."""
-    passages = passages_of(corpus.items)
-    if job.split in SPLITS:
+    passages = recipes.passages_of(corpus.items)
+    if job.split in recipes.SPLITS:
         groups = [passage.group for passage in passages]
-        chosen = assign(groups, job.split, job.folds, job.validation, job.recipe.seed)
-        return make_folds(passages, chosen)
-    assigned = read_assignment(Path(job.split))
+        chosen = recipes.assign(groups, job.split, job.folds, job.validation, job.recipe.seed)
+        return recipes.make_folds(passages, chosen)
+    assigned = recipes.read_assignment(Path(job.split))
     unknown = sorted(assigned.keys() - {passage.group for passage in passages})
     if unknown:
         raise UsageError(
             f"{job.split}: names the group {unknown[0]!r}, which {job.corpus} does not have; "
             "correct or remove its row."
         )
-    return make_folds([p for p in passages if p.group in assigned], assigned)
+    return recipes.make_folds([p for p in passages if p.group in assigned], assigned)
 
 
 def _split_notes(corpus: Corpus, folds: Sequence[Fold]) -> Iterator[str]:
@@ -169,20 +153,10 @@ def _split_notes(corpus: Corpus, folds: Sequence[Fold]) -> Iterator[str]:
         )
 
 
-Ready = Callable[[int], None]
-"""Loads the model of a fold, given its number."""
-
-
-def _keep_weights(fold: int) -> None:
-    """Use the same weights for every fold."""
-
-
 class FinetuneSession:
     """Trains and queries the systems of a run, with the model loaded once."""
 
-    def __init__(
-        self, store: Store, job: FinetuneJob, folds: Sequence[Fold], monitor: Monitor
-    ) -> None:
+    def __init__(self, store: Store, job: FinetuneJob, folds: list[Fold], monitor: Monitor) -> None:
         self._store, self._job, self._folds = store, job, folds
         self._shown, self._stopping = monitor.track, monitor.stopping
         self._fold_of = {p.group: fold.number for fold in folds for p in fold.held_out}
@@ -224,7 +198,7 @@ class FinetuneSession:
         base = self._live.label
         if not all(self._store.meta(f"done {base} {loss}-tuned") for loss in self._job.losses):
             self._check_base()  # refuses what cannot be trained before hours are spent
-        self._draw(base, self._live, lambda: self._fluency(_keep_weights))
+        self._draw(base, self._live, self._fluency)
         self._draw_best_temperature(f"{base} temperature")
         for loss in self._job.losses:
             self._draw_tuned(f"{base} {loss}-tuned", loss)
@@ -244,9 +218,10 @@ class FinetuneSession:
         chosen, by_log_loss = self._temperatures()
         decoders = {number: f"temperature={value:g}" for number, value in chosen.items()}
         listed = ",".join(decoders[number] for number in sorted(decoders))
-        model = self._folded(name, f"best of {len(self._job.grid)} on training", decoders)
+        version = f"best of {len(self._job.grid)} on training"
+        model = FoldedModel(self._live, name, version, self._fold_of, decoders=decoders)
         facts = {"temperatures": chosen, "temperatures_by_log_loss": by_log_loss}
-        self._draw(name, model, lambda: facts | self._fluency(_keep_weights, chosen), listed)
+        self._draw(name, model, lambda: facts | self._fluency(temperatures=chosen), listed)
 
     def _temperatures(self) -> tuple[dict[int, float], dict[int, float]]:
         self._tunable.reset()
@@ -275,7 +250,7 @@ class FinetuneSession:
             self._tunable.load(trained[number].weights)
 
         version = f"{self._live.version},{loss},{self._job.train},{len(trained)} folds"
-        model = self._folded(name, version, {}, ready)
+        model = FoldedModel(self._live, name, version, self._fold_of, ready)
         curves = {n: [asdict(epoch) for epoch in fold.history] for n, fold in trained.items()}
         facts = {"curves": curves, "kept": {n: fold.kept for n, fold in trained.items()}}
         self._draw(name, model, lambda: facts | self._fluency(ready))
@@ -291,20 +266,17 @@ class FinetuneSession:
         save_every, track = self._job.save_every, self._track
         return train_fold(self._tunable, fold, recipe, trees, folder, save_every, track)
 
-    def _folded(
-        self, label: str, version: str, decoders: Mapping[int, str], ready: Ready = _keep_weights
-    ) -> WordModel:
-        return FoldedModel(self._live, label, version, self._fold_of, ready, decoders)
-
     def _fluency(
-        self, ready: Ready, temperatures: Mapping[int, float] | None = None
+        self,
+        load_fold: Callable[[int], None] = lambda fold: None,
+        temperatures: Mapping[int, float] | None = None,
     ) -> dict[str, Any]:
         """Return the mean loss of held-out tokens under their fold's model, and their number."""
         from aleatoric.tuning.losses import mean_nll, predicted, text_rows
 
         total, tokens = 0.0, 0
         for fold in self._folds:
-            ready(fold.number)
+            load_fold(fold.number)
             rows = [row for p in fold.held_out for row in text_rows(self._live.lm, p)]
             temperature = (temperatures or {}).get(fold.number, 1.0)
             nll = mean_nll(self._live.lm.model, rows, temperature=temperature)
@@ -359,10 +331,10 @@ def scores(model: WordModel, items: Sequence[Item], temperature: float, ask: Ask
     return results
 
 
-def best_temperature(fold: Fold, found: Mapping[float, Scores], score: str = SCORES[0]) -> float:
+def best_temperature(fold: Fold, results: Mapping[float, Scores], score: str = SCORES[0]) -> float:
     """Return the temperature with the lowest mean score over the fold's training passages."""
     ids = [item.id for passage in fold.train for item in passage.items]
-    return min(found, key=lambda value: sum(found[value][score].get(i, 0.0) for i in ids))
+    return min(results, key=lambda value: sum(results[value][score].get(i, 0.0) for i in ids))
 
 
 class Finetune(NextWords):
@@ -393,7 +365,7 @@ class Finetune(NextWords):
 
     def open(self, job: FinetuneJob) -> Corpus:
         """Open the corpus, with its answers read as words for training and evaluation alike."""
-        corpus = open_corpus(job.corpus, job.encoding)
+        corpus = open_corpus(job.corpus, job.encoding, job.table_options)
         read_items = ReadItems(corpus.items, Reading.of(job.choices))
         return replace(corpus, items=tuple(read_items), notes=(*corpus.notes, *read_items.notes()))
 
@@ -404,7 +376,7 @@ class Finetune(NextWords):
             job.recipe.check_warmup(job.recipe.steps(len(fold.train)))
         where = {p.group: fold.number for fold in folds for p in fold.held_out}
         return {
-            "assignment": where | {p.group: VALIDATION for p in folds[0].validation},
+            "assignment": where | {p.group: recipes.VALIDATION for p in folds[0].validation},
             "choices": job.choices.as_dict(),
             "decoders": ["ancestral"],
             "samples": 0,

@@ -8,7 +8,7 @@ and boundaries, as in the exact estimator, and gradients flow through all.
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -19,6 +19,7 @@ from torch.nn import functional
 from aleatoric.models.base import pages
 from aleatoric.nextword.answers import human_counts
 from aleatoric.nextword.exact import Question, Search
+from aleatoric.nextword.packs import fits_tree
 from aleatoric.nextword.trace import NO_WORD, Trace, trace
 from aleatoric.nextword.vocabulary import Vocabulary
 from aleatoric.tuning.recipe import FoldPassage
@@ -28,6 +29,8 @@ if TYPE_CHECKING:
     from aleatoric.models.hf import HFModel
 
 
+PLAIN_ROWS = 8
+"""Texts of a tree that are run together where each is run by itself."""
 LEAST = 1e-30
 """The smallest probability of a word: its logarithm must be finite."""
 
@@ -56,16 +59,14 @@ class WordTree:
     word_contexts: Tensor
     weights: Tensor
     """People's probabilities of the words."""
+    is_one_pass: bool = True
+    """Whether one forward pass with a mask gives the logits; else each text is run by itself."""
 
     def to(self, device: Any) -> WordTree:
         """Return the same tree on a device."""
-
-        def moved(value: Any) -> Any:
-            if isinstance(value, tuple):
-                return tuple(map(moved, value))
-            return value.to(device) if isinstance(value, Tensor) else value
-
-        return WordTree(**{name: moved(value) for name, value in self.__dict__.items()})
+        tensors = {n: v.to(device) for n, v in vars(self).items() if isinstance(v, Tensor)}
+        levels = tuple((parents.to(device), ids.to(device)) for parents, ids in self.levels)
+        return WordTree(**vars(self) | tensors | {"levels": levels})
 
 
 def question_of(item: Item) -> Question:
@@ -81,7 +82,8 @@ def word_tree(
     questions = [question_of(item) for item in items]
     traced = trace(lm, questions, vocabulary, search)
     weights = [weight for index in traced.contexts for weight in questions[index].weights or ()]
-    return _assembled(traced, np.array(weights), vocabulary)
+    tree = _assembled(traced, np.array(weights), vocabulary)
+    return replace(tree, is_one_pass=all(fits_tree(lm, passage) for passage in traced.passages))
 
 
 def _assembled(traced: Trace, weights: Any, vocabulary: Vocabulary) -> WordTree:
@@ -127,17 +129,9 @@ def _spans(traced: Trace) -> tuple[Ints, Ints, Ints]:
     return edges[:, 0], edges[:, 1], np.array(tokens, dtype=np.int64)
 
 
-def _chains(traced: Trace) -> list[list[int]]:
-    chains: list[list[int]] = []
-    for number, parent in enumerate((traced.parents - len(traced.contexts)).tolist()):
-        chains.append([*(chains[parent] if parent >= 0 else ()), number])
-    return chains
-
-
 def _mask(traced: Trace, starts: Ints, stops: Ints, width: int) -> Tensor:
     """Return the attention mask: the trunk is causal, nodes see their context and ancestors."""
-    chains = _chains(traced)
-    size = width + len(chains)
+    size = width + len(traced.owners)
     mask = torch.zeros((size, size), dtype=torch.bool)
     passage = np.repeat(np.arange(len(traced.passages)), [len(p.tokens) for p in traced.passages])
     owner = torch.as_tensor(passage)
@@ -145,9 +139,10 @@ def _mask(traced: Trace, starts: Ints, stops: Ints, width: int) -> Tensor:
     columns = torch.arange(width)
     low, high = (_long(edge[traced.owners])[:, None] for edge in (starts, stops))
     mask[width:, :width] = (columns >= low) & (columns < high)
-    rows = np.repeat(np.arange(len(chains)), [len(chain) for chain in chains])
-    visible = np.array([node for chain in chains for node in chain], dtype=np.int64)
-    mask[_long(width + rows), _long(width + visible)] = True
+    for node, parent in enumerate((traced.parents - len(traced.contexts)).tolist()):
+        if parent >= 0:  # a node sees what its parent sees
+            mask[width + node, width:] = mask[width + parent, width:]
+        mask[width + node, width + node] = True
     return mask
 
 
@@ -163,6 +158,8 @@ def _long(values: Any) -> Tensor:
 
 def tree_logits(model: Any, tree: WordTree) -> Tensor:
     """Return the next-token logits of a tree's rows, with gradients."""
+    if not tree.is_one_pass:
+        return _plain_logits(model, tree)
     hidden = torch.zeros(tree.mask.shape, dtype=model.dtype, device=tree.mask.device)
     hidden = hidden.masked_fill_(~tree.mask, torch.finfo(model.dtype).min)
     out = model(
@@ -173,6 +170,27 @@ def tree_logits(model: Any, tree: WordTree) -> Tensor:
         logits_to_keep=tree.keep,
     )
     logits: Tensor = out.logits[0]
+    return logits
+
+
+def _plain_logits(model: Any, tree: WordTree) -> Tensor:
+    """Return the logits of a tree's rows by running whole texts; prefixes share a run."""
+    texts = [tuple(tree.ids[visible].tolist()) for visible in tree.mask[tree.keep]]
+    longest: list[TokenRow] = []
+    places: dict[TokenRow, tuple[int, int]] = {}
+    for text in sorted(set(texts), key=len, reverse=True):
+        if text not in places:
+            prefixes = ((text[:stop], (len(longest), stop - 1)) for stop in range(1, len(text) + 1))
+            places = dict(prefixes) | places
+            longest.append(text)
+    outputs = [logits for part in pages(longest, PLAIN_ROWS) for logits in _row_logits(model, part)]
+    chosen = [places[text] for text in texts]
+    return torch.stack([outputs[row][column] for row, column in chosen])
+
+
+def _row_logits(model: Any, rows: Sequence[TokenRow]) -> Tensor:
+    ids, real, _ = padded(rows, model.device)
+    logits: Tensor = model(input_ids=ids, attention_mask=real.long(), use_cache=False).logits
     return logits
 
 
@@ -195,8 +213,7 @@ def _masses(shares: Tensor, tree: WordTree) -> Tensor:
     """Return the probability of reaching each row, in float64 because factors are small."""
     masses = [torch.ones(tree.contexts, dtype=torch.float64, device=shares.device)]
     for parents, tokens in tree.levels:
-        before = torch.cat(masses)
-        masses.append(before[parents] * shares[parents, tokens].double())
+        masses.append(torch.cat(masses)[parents] * shares[parents, tokens].double())
     return torch.cat(masses)
 
 
@@ -216,6 +233,7 @@ def mean_human_loss(model: Any, trees: Sequence[WordTree]) -> float:
 
 
 IGNORED = -100
+"""The target that torch's cross-entropy ignores."""
 TokenRow = tuple[int, ...]
 
 
@@ -243,12 +261,9 @@ def text_losses(model: Any, rows: Sequence[TokenRow], batch: int) -> Iterator[Te
 
 
 def _summed(model: Any, rows: Sequence[TokenRow], temperature: float = 1.0) -> Tensor:
-    ids, real, targets = padded(rows, model.device)
-    logits = model(input_ids=ids, attention_mask=real.long(), use_cache=False).logits
+    logits, targets = _row_logits(model, rows), padded(rows, model.device)[2]
     wide = (logits if logits.dtype == torch.float64 else logits.float()) / temperature
-    return functional.cross_entropy(
-        wide.flatten(0, 1), targets.flatten(), ignore_index=IGNORED, reduction="sum"
-    )
+    return functional.cross_entropy(wide.flatten(0, 1), targets.flatten(), reduction="sum")
 
 
 def predicted(rows: Sequence[TokenRow]) -> int:
@@ -256,9 +271,7 @@ def predicted(rows: Sequence[TokenRow]) -> int:
     return sum(len(row) - 1 for row in rows)
 
 
-def mean_nll(
-    model: Any, rows: Sequence[TokenRow], batch: int = 8, temperature: float = 1.0
-) -> float:
+def mean_nll(model: Any, rows: list[TokenRow], batch: int = 8, temperature: float = 1.0) -> float:
     """Return the mean negative log-likelihood of all predicted tokens, without training."""
     model.eval()
     with torch.no_grad():

@@ -16,6 +16,7 @@ from pathlib import Path
 from typing import Any
 
 from aleatoric.data import files
+from aleatoric.data.columns import table_rows
 from aleatoric.errors import DataError, UsageError, quoted
 from aleatoric.rng import stream
 from aleatoric.runs.tables import TRAINING
@@ -71,6 +72,14 @@ def passages_of(items: Iterable[Item]) -> list[FoldPassage]:
     return [FoldPassage(group, tuple(contexts)) for group, contexts in groups.items()]
 
 
+def _folds_that_fit(n_groups: int, n_held: int) -> str:
+    """Return how to choose a number of folds that fits."""
+    most = n_groups - n_held
+    if most < 2:
+        return "use a corpus of more passages, or a smaller --validation"
+    return "use 2" if most == 2 else f"use 2 to {most}"
+
+
 def assign(
     groups: Sequence[str], split: str, folds: int, validation: int | None, seed: int
 ) -> dict[str, int | str]:
@@ -84,7 +93,7 @@ def assign(
     n_held = _held_for_validation(len(groups), validation)
     if not 2 <= folds <= len(groups) - n_held:
         problem = f"does not fit {len(groups)} passages with {n_held} for validation"
-        raise UsageError(f"--folds {folds} {problem}; use 2 to {max(2, len(groups) - n_held)}.")
+        raise UsageError(f"--folds {folds} {problem}; {_folds_that_fit(len(groups), n_held)}.")
     ordered = list(groups)
     if split == "grouped":
         ordered = [ordered[i] for i in stream(seed, "folds").permutation(len(ordered))]
@@ -108,7 +117,7 @@ def _held_for_validation(n_groups: int, requested: int | None) -> int:
 def read_assignment(path: Path) -> dict[str, int | str]:
     """Read folds from a table or JSON lines with `group` and `fold` (a number or `validation`)."""
     folds: dict[str, int | str] = {}
-    read = files.read_table if files.is_table(path) else files.read_json_lines
+    read = table_rows if files.is_table(path) else files.read_json_lines
     for place, row in read(path):
         group = files.key_of(files.required(row, "group", place), "group", place)
         fold = _fold_of(files.required(row, "fold", place), place)

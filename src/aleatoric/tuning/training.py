@@ -23,7 +23,7 @@ import torch
 from torch import Tensor
 from torch.nn.utils import clip_grad_norm_
 
-from aleatoric.errors import DataError, MissingExtraError, ModelError, StorageError, UsageError
+from aleatoric.errors import DataError, ModelError, StorageError, UsageError, needs
 from aleatoric.models.base import is_out_of_memory
 from aleatoric.registry import Track, quietly
 from aleatoric.rng import stream
@@ -88,12 +88,12 @@ def unwritten(path: Path, error: Exception) -> StorageError | UsageError:
     return UsageError(f"{path}: cannot be written ({error}); choose another place.")
 
 
-def load_tensors(path: Path, device: str = "cpu") -> Saved:
+def load_tensors(path: Path) -> Saved:
     """Read what `save_tensors` wrote; a damaged file is refused."""
     from safetensors import SafetensorError, safe_open
 
     try:
-        with safe_open(path, "pt", device=device) as file:
+        with safe_open(path, "pt", device="cpu") as file:
             facts = json.loads((file.metadata() or {}).get(_FACTS, "{}"))
             return Saved({name: file.get_tensor(name) for name in file.keys()}, facts)  # noqa: SIM118
     except (SafetensorError, OSError, ValueError) as error:
@@ -468,9 +468,7 @@ def _add_lora(model: Any, rank: int, seed: int) -> None:
 
 def lora_config(rank: int, **options: Any) -> Any:
     """Return peft's configuration: scale 2, no dropout, all linear layers except the head."""
-    try:
+    with needs("peft", "train"):
         from peft import LoraConfig
-    except ModuleNotFoundError:
-        raise MissingExtraError("peft", "train") from None
     defaults: dict[str, Any] = {"r": rank, "lora_alpha": LORA_SCALE * rank, "lora_dropout": 0.0}
     return LoraConfig(**defaults | {"bias": "none", "target_modules": "all-linear"} | options)

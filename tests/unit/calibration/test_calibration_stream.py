@@ -1,8 +1,9 @@
-"""The stream: chunks, groups, merging, refusals, memory, and truth that is known."""
+"""Calibration stream: chunks, groups, merging, validation, memory, recovery of known truth."""
 
 from __future__ import annotations
 
 import tracemalloc
+from typing import Any
 
 import numpy as np
 import pytest
@@ -47,7 +48,7 @@ def names_of(n: int, groups: int) -> list[str]:
 
 @settings(deadline=None, max_examples=12)
 @given(st.lists(st.integers(0, 400), min_size=1, max_size=6), st.integers(1, 60))
-def test_chunks_do_not_matter(cuts: list[int], n_groups: int) -> None:
+def test_result_does_not_depend_on_chunk_size(cuts: list[int], n_groups: int) -> None:
     logits, targets = simulated(400)
     groups = names_of(400, n_groups)
     whole, parts = new(schemes=ALL), new(schemes=ALL)
@@ -59,7 +60,7 @@ def test_chunks_do_not_matter(cuts: list[int], n_groups: int) -> None:
     assert found.estimates["ece"].interval == wanted.estimates["ece"].interval
 
 
-def test_numpy_and_torch_are_the_same() -> None:
+def test_numpy_and_torch_inputs_give_same_result() -> None:
     logits, targets = simulated(200)
     one, other = new(), new()
     one.update(logits, targets, "a")
@@ -68,7 +69,7 @@ def test_numpy_and_torch_are_the_same() -> None:
 
 
 @pytest.mark.parametrize("n_groups", [7, 900, 2500])
-def test_merged_streams_are_one_stream(n_groups: int) -> None:
+def test_merged_streams_equal_single_stream(n_groups: int) -> None:
     logits, targets = simulated(3000, temperature=2.0)
     groups = names_of(3000, n_groups)
     whole, left, right = (new(classwise="all") for _ in range(3))
@@ -89,12 +90,12 @@ def test_merged_streams_are_one_stream(n_groups: int) -> None:
             assert merged.low == pytest.approx(own_interval.low, abs=1e-12)
 
 
-def test_streams_of_other_settings_do_not_merge() -> None:
+def test_merging_streams_with_different_settings_raises() -> None:
     with pytest.raises(UsageError, match="settings"):
         new(bins=10).merge(new(bins=15))
 
 
-def test_kept_rows_give_the_plain_definition() -> None:
+def test_kept_rows_match_metric_definitions() -> None:
     logits, targets = simulated(2000, temperature=2)
     stream = new(keep_rows=True, bins=10)
     stream.update(logits[:700], targets[:700], "a")
@@ -118,7 +119,7 @@ def test_kept_rows_give_the_plain_definition() -> None:
     assert found.estimates["nll"].value == pytest.approx(rows.nll.mean())
 
 
-def test_cells_are_near_the_exact_bins() -> None:
+def test_cell_based_bins_are_close_to_exact_bins() -> None:
     """Edges on cell borders move a bin's edge by less than a cell: 1/4096 of confidence."""
     logits, targets = simulated(4000, temperature=1.5)
     exact, cells = new(keep_rows=True), new()
@@ -130,7 +131,7 @@ def test_cells_are_near_the_exact_bins() -> None:
     assert one["ece"] == other["ece"]
 
 
-def test_a_calibrated_model_has_no_error_but_noise() -> None:
+def test_calibrated_model_has_only_sampling_error() -> None:
     """Targets drawn from the model itself: e-ECE and ECE fall with the number of tokens."""
     found = {}
     for n in (500, 5000, 50000):
@@ -146,7 +147,7 @@ def test_a_calibrated_model_has_no_error_but_noise() -> None:
 
 
 @pytest.mark.long
-def test_an_overconfident_model_is_found_out() -> None:
+def test_overconfident_model_is_detected() -> None:
     logits, targets = simulated(20000, temperature=3)
     stream = new()
     stream.update(logits, targets, names_of(20000, 50))
@@ -159,7 +160,7 @@ def test_an_overconfident_model_is_found_out() -> None:
     assert 0.1 < interval.low < (stream.result().estimates["e_ece"].value or 0) < interval.high
 
 
-def test_agreements_are_means_of_the_pair_behind_e_ece() -> None:
+def test_agreements_match_definition_and_brier_score() -> None:
     """M = Σ P² and C = P(y); the Brier score of a token is 1 + M − 2C."""
     logits, targets = simulated(2000)
     stream = new(schemes=["ancestral"])
@@ -179,7 +180,7 @@ def test_agreements_are_means_of_the_pair_behind_e_ece() -> None:
     assert "agreement_M" not in without.result().estimates
 
 
-def test_confidence_one_counts() -> None:
+def test_confidence_of_one_falls_into_last_bin() -> None:
     stream = new(schemes=["ancestral"])
     sure = np.full((4, WIDTH), -np.inf, dtype=np.float32)
     sure[:, 3] = 0.0
@@ -208,7 +209,7 @@ BAD = {
 
 
 @pytest.mark.parametrize("name", BAD)
-def test_a_bad_chunk_is_refused_and_changes_nothing(name: str) -> None:
+def test_invalid_chunk_is_rejected_without_side_effects(name: str) -> None:
     spoil, message = BAD[name]
     clean, spoilt = new(schemes=ALL), new(schemes=ALL)
     logits, targets = simulated(60)
@@ -223,15 +224,39 @@ def test_a_bad_chunk_is_refused_and_changes_nothing(name: str) -> None:
     assert clean.result().n_groups == spoilt.result().n_groups
 
 
-def test_groups_are_text_and_one_a_token() -> None:
+def test_groups_are_names_or_numbers_one_per_token() -> None:
     logits, targets = simulated(3)
     with pytest.raises(DataError, match="2 groups for 3 tokens"):
         new().update(logits, targets, ["a", "b"])
-    with pytest.raises(DataError, match="text"):
-        new().update(logits, targets, [1, 2, 3])  # type: ignore[list-item]
+    bad: list[Any] = [None, 1.5, "a\0b", ["a", None, "b"]]
+    for group in bad:
+        with pytest.raises(DataError, match="is no name; name the token's document"):
+            new().update(logits, targets, group)
+    groups: list[Any] = [3, np.int64(3), [3, "3", np.int64(3)], np.array([3, 3, 3])]
+    for group in groups:
+        stream = new(keep_rows=True)
+        stream.update(logits, targets, group)
+        assert (stream.take_rows() or ((), []))[1] == ["3"] * 3
 
 
-def test_units_are_declared() -> None:
+@pytest.mark.parametrize("engine", ["naive", "torch"])
+def test_logits_with_gradients_are_read_as_numbers(engine: Any) -> None:
+    logits, targets = simulated(20)
+    plain, tracked = (new(engine=engine, classwise="all") for _ in range(2))
+    plain.update(torch.tensor(logits), torch.tensor(targets), "a")
+    tracked.update(torch.tensor(logits, requires_grad=True), torch.tensor(targets), "a")
+    assert values(tracked.result()) == values(plain.result())
+
+
+def test_engines_are_checked_when_the_stream_is_made(monkeypatch: pytest.MonkeyPatch) -> None:
+    with pytest.raises(UsageError, match="engine 'foo' is unknown; use auto, naive, torch"):
+        new(engine="foo")
+    monkeypatch.setattr("aleatoric.calibration.stream.find_spec", lambda name: None)
+    with pytest.raises(UsageError, match="needs the package triton; install it, or use auto"):
+        new(engine="triton")
+
+
+def test_undeclared_or_wrong_units_are_rejected() -> None:
     with pytest.raises(UsageError, match="declare"):
         new(units="probabilities")
     logits, targets = simulated(10)
@@ -248,14 +273,14 @@ def test_units_are_declared() -> None:
     )
 
 
-def test_log_probabilities_in_bfloat16_are_taken() -> None:
+def test_bfloat16_log_probabilities_are_accepted() -> None:
     logits, targets = simulated(100)
     stream = new(units="logprobs")
     stream.update(torch.tensor(logits).log_softmax(-1).bfloat16(), torch.tensor(targets), "a")
     assert stream.result().n_tokens == 100
 
 
-def test_an_empty_stream_has_no_result() -> None:
+def test_result_of_empty_stream_raises() -> None:
     stream = new()
     stream.update(np.zeros((0, WIDTH), dtype=np.float32), np.zeros(0, dtype=np.int64), "a")
     with pytest.raises(DataError, match="no tokens"):
@@ -264,7 +289,7 @@ def test_an_empty_stream_has_no_result() -> None:
 
 @pytest.mark.long
 def test_memory_does_not_grow_with_the_stream() -> None:
-    """What a stream holds after ten times the tokens is what it held before."""
+    """A stream's size is unchanged after ten times as many tokens."""
     stream = new(schemes=ALL)
     held = []
     tracemalloc.start()
@@ -280,7 +305,7 @@ def test_memory_does_not_grow_with_the_stream() -> None:
     assert held[1] < held[0] + 1_500_000
 
 
-def test_draws_of_a_group_do_not_depend_on_other_groups() -> None:
+def test_draws_per_group_do_not_depend_on_other_groups() -> None:
     logits, targets = simulated(40)
     alone, among = new(schemes=ONE_SAMPLE, keep_rows=True), new(schemes=ONE_SAMPLE, keep_rows=True)
     alone.update(logits[20:], targets[20:], "b")
@@ -290,3 +315,13 @@ def test_draws_of_a_group_do_not_depend_on_other_groups() -> None:
     assert other is not None
     name = str(ONE_SAMPLE[0])
     assert (one.expected[name].confidence == other.expected[name].confidence[20:]).all()
+
+
+def test_intervals_of_results_end_at_the_bounds_of_metrics() -> None:
+    stream = CalibrationStream(vocabulary_size=3, units="logprobs")
+    rows = np.log(np.tile([0.9, 0.05, 0.05], (4, 1)))
+    for name, targets in (("a", [0, 0, 1, 1]), ("b", [0, 0, 0, 0]), ("c", [1, 2, 1, 0])):
+        stream.update(rows, np.array(targets), group=name)
+    ends = [e.interval for e in stream.result().estimates.values() if e.interval]
+    assert ends
+    assert min(end.low for end in ends) >= 0

@@ -1,4 +1,4 @@
-"""The test of calibration and its interval against plain computations."""
+"""The calibration test and its interval, compared with naive implementations."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 from scipy import stats
 
-from aleatoric.calibration.consistency import (
+from aleatoric.calibration.results import (
     N_SETS,
     binned_error_interval,
     consistency_of_expectations,
@@ -22,7 +22,7 @@ def cells_of(confidence: np.ndarray, accuracy: np.ndarray, n_cells: int) -> np.n
     return np.stack([np.bincount(place, own, minlength=n_cells) for own in columns], axis=1)
 
 
-def test_the_p_value_of_hits_is_exact_for_one_bin() -> None:
+def test_p_value_is_exact_for_one_bin() -> None:
     """25 tokens of confidence .4, 15 hits: |15 - 10| or more, of a binomial."""
     found = consistency_of_hits(np.array([[25.0, 10.0, 15.0, 15.0]]), n_bins=1, seed=0)
     chances = stats.binom(25, 0.4).pmf(np.arange(26))
@@ -33,19 +33,19 @@ def test_the_p_value_of_hits_is_exact_for_one_bin() -> None:
 
 
 @pytest.mark.parametrize("test", [consistency_of_hits, consistency_of_expectations])
-def test_no_p_value_is_0(test: object) -> None:
-    """The observed set is one of the sets: with 1000 others, p is at least 1 / 1001."""
+def test_p_value_is_never_zero(test: object) -> None:
+    """The observed set counts as a replicate: with 1000 others, p is at least 1 / 1001."""
     confidence = np.full(2000, 0.9)
     found = test(cells_of(confidence, np.full(2000, 0.1), 60), 15, 0)
     assert found.p == 1 / (N_SETS + 1)
     assert found.rejected
 
 
-def test_a_perfect_fit_has_a_p_value_of_1() -> None:
+def test_perfect_fit_has_a_p_value_of_1() -> None:
     assert consistency_of_hits(np.array([[20.0, 10.0, 10.0, 10.0]]), 1, 0).p == 1.0
 
 
-def test_cells_of_any_number_keep_their_bins() -> None:
+def test_binning_is_correct_for_any_number_of_cells() -> None:
     rng = np.random.default_rng(0)
     confidence = rng.random(4000)
     accuracy = (rng.random(4000) < confidence).astype(float)
@@ -55,7 +55,7 @@ def test_cells_of_any_number_keep_their_bins() -> None:
     assert inside.sum() >= 12
 
 
-def test_far_from_calibration_the_interval_is_students_t() -> None:
+def test_interval_is_student_t_far_from_calibration() -> None:
     """All gaps have one sign, documents are of one length: the error is a mean over documents."""
     gaps = np.random.default_rng(0).normal(5.0, 1.0, (8, 3))
     found = binned_error_interval(gaps, np.full(8, 50.0)).interval
@@ -63,7 +63,7 @@ def test_far_from_calibration_the_interval_is_students_t() -> None:
     assert (found.low, found.high) == pytest.approx((theirs.low, theirs.high), rel=1e-9)
 
 
-def test_near_calibration_the_lower_end_falls_below_0() -> None:
+def test_lower_bound_is_negative_near_calibration() -> None:
     gaps = np.random.default_rng(0).normal(0.0, 1.0, (20, 15))
     counts = np.full(20, 50.0)
     value = np.abs(gaps.sum(axis=0)).sum() / counts.sum()
@@ -84,7 +84,7 @@ def streamed(sharpness: float, n_documents: int = 12) -> CalibrationStream:
     return stream
 
 
-def test_a_calibrated_stream_has_p_values_in_place_of_intervals() -> None:
+def test_calibrated_stream_reports_p_values_instead_of_intervals() -> None:
     found = streamed(1.0).result().estimates
     for name in ("ece", "e_ece", "e_ece_p", "e_ece_k", "ece_debiased"):
         assert found[name].interval is None
@@ -94,7 +94,7 @@ def test_a_calibrated_stream_has_p_values_in_place_of_intervals() -> None:
     assert found["nll"].p_calibrated is None
 
 
-def test_an_overconfident_stream_has_intervals_that_hold_its_values() -> None:
+def test_overconfident_stream_has_intervals_around_its_values() -> None:
     found = streamed(0.3).result().estimates
     for name in ("ece", "e_ece", "e_ece_p", "e_ece_k", "ece_debiased"):
         assert found[name].p_calibrated <= 0.05

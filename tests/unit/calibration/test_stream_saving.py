@@ -1,4 +1,4 @@
-"""A stream that is saved and taken up again gives what one stream would have given."""
+"""Saving and restoring a calibration stream gives the same result as an uninterrupted stream."""
 
 from __future__ import annotations
 
@@ -8,8 +8,7 @@ import numpy as np
 import pytest
 
 from aleatoric.calibration import sums
-from aleatoric.calibration.results import pack, unpack
-from aleatoric.calibration.stream import CalibrationStream
+from aleatoric.calibration.stream import CalibrationStream, pack, unpack
 
 SCHEMES = ("ancestral", "top_p=0.8", "temperature=0.5", "ancestral,samples=2")
 
@@ -28,7 +27,7 @@ def chunk(number: int) -> tuple[np.ndarray, np.ndarray, list[str]]:
 
 @pytest.mark.parametrize("classwise", ["none", "predicted", "all"])
 @pytest.mark.parametrize("most", [1000, 7])
-def test_saving_in_between_changes_nothing(
+def test_saving_and_restoring_does_not_change_result(
     classwise: str, most: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(sums, "MAX_UNITS", most)
@@ -44,7 +43,16 @@ def test_saving_in_between_changes_nothing(
     assert again.n_tokens == second.n_tokens == 80
 
 
-def test_rows_are_taken_once() -> None:
+@pytest.mark.parametrize("groups", [[""], ["", "a"], ["a", ""], []])
+def test_empty_group_names_survive_saving(groups: list[str]) -> None:
+    first, second = made("none"), made("none")
+    for number, group in enumerate(groups):
+        first.update(*chunk(number)[:2], group)
+    second.restore(unpack(pack(first.save())))
+    assert second.grouped().names == first.grouped().names == tuple(groups)
+
+
+def test_take_rows_returns_each_row_once() -> None:
     stream = made("none", keep_rows=True)
     assert stream.take_rows() is None
     stream.update(*chunk(0))
@@ -56,7 +64,7 @@ def test_rows_are_taken_once() -> None:
     assert stream.result().n_tokens == 40
 
 
-def test_the_expected_error_is_that_of_a_calibrated_model() -> None:
+def test_expected_error_matches_calibrated_model() -> None:
     """A calibrated model does not score 0: its mean error is the expected one."""
     rng = np.random.default_rng(0)
     values: dict[str, list[float]] = {"ece": [], "e_ece": []}
@@ -77,7 +85,7 @@ def test_the_expected_error_is_that_of_a_calibrated_model() -> None:
     assert np.mean(expected["ece"]) > 0.02
 
 
-def test_consistency_bars_hold_what_they_promise() -> None:
+def test_consistency_bars_have_nominal_coverage() -> None:
     """95 in 100 bins of a calibrated model lie within their bars."""
     rng = np.random.default_rng(1)
     inside = []

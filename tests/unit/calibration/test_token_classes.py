@@ -1,4 +1,4 @@
-"""Class-wise errors over a vocabulary, against loops over classes."""
+"""Class-wise calibration errors over a vocabulary, compared with loops over classes."""
 
 from __future__ import annotations
 
@@ -6,7 +6,9 @@ import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from scipy.special import logsumexp
 
+from aleatoric.calibration import sums
 from aleatoric.calibration.kernels.naive import softmax
 from aleatoric.calibration.sums import AllClasses, PredictedClasses
 from aleatoric.metrics.calibration import (
@@ -38,7 +40,7 @@ def naive_sce(probs: np.ndarray, targets: np.ndarray) -> float:
 
 @settings(deadline=None, max_examples=30)
 @given(st.integers(0, 10**6))
-def test_sce_is_nixons(seed: int) -> None:
+def test_sce_matches_nixon_et_al(seed: int) -> None:
     logits, targets = made(seed)
     own = AllClasses(7, BINS)
     own.add(logits[:25], targets[:25])
@@ -46,8 +48,40 @@ def test_sce_is_nixons(seed: int) -> None:
     assert own.errors()["sce"] == pytest.approx(naive_sce(softmax(logits), targets), abs=1e-12)
 
 
-def test_ace_is_nixons_up_to_its_cells() -> None:
-    """Probabilities in well-separated steps: every step is a cell of its own, and ACE is exact."""
+def test_ace_of_a_small_vocabulary_is_nearly_that_of_exact_ranges() -> None:
+    rng = np.random.default_rng(0)
+    logits = rng.normal(size=(3000, 30)) * 2
+    truth = softmax(logits * 0.7)
+    targets = (truth.cumsum(axis=1) < rng.random((3000, 1))).sum(axis=1)
+    own = AllClasses(30, 15)
+    own.add(logits, targets)
+    gaps = softmax(logits) - np.eye(30)[targets]
+    exact = [
+        np.abs(gaps[part, k].mean())
+        for k in range(30)
+        for part in np.array_split(np.argsort(logits[:, k] - logsumexp(logits, axis=1)), 15)
+    ]
+    assert own.errors()["ace"] == pytest.approx(np.mean(exact), rel=0.005)
+    saved = AllClasses(30, 15)
+    saved.restore(own.arrays())
+    assert saved.errors() == own.errors()
+
+
+def test_sums_with_other_cells_are_restored(monkeypatch: pytest.MonkeyPatch) -> None:
+    logits, targets = made(0)
+    with monkeypatch.context() as patched:
+        patched.setattr(sums, "_ALL_CELLS", 0)
+        older = AllClasses(7, BINS)
+    restored = AllClasses(7, BINS)
+    older.add(logits[:30], targets[:30])
+    restored.restore(older.arrays())
+    for stream in (older, restored):
+        stream.add(logits[30:], targets[30:])
+    assert restored.errors() == older.errors()
+
+
+def test_ace_matches_nixon_et_al_up_to_cell_resolution() -> None:
+    """Probabilities in well-separated steps: each step has its own cell, and ACE is exact."""
     rng = np.random.default_rng(0)
     rows = np.array([[0.9, 0.08, 0.02], [0.3, 0.6, 0.1], [0.02, 0.18, 0.8], [0.1, 0.25, 0.65]])
     probs = rows[rng.integers(0, 4, size=400)]
@@ -66,7 +100,7 @@ def test_ace_is_nixons_up_to_its_cells() -> None:
 
 @settings(deadline=None, max_examples=30)
 @given(st.integers(0, 10**6))
-def test_sce_at_predicted_classes_is_the_mean_of_their_own(seed: int) -> None:
+def test_sce_of_predicted_classes_is_mean_of_per_class_errors(seed: int) -> None:
     logits, targets = made(seed)
     probs = softmax(logits)
     predicted, confidence = probs.argmax(axis=1), probs.max(axis=1)
@@ -82,7 +116,7 @@ def test_sce_at_predicted_classes_is_the_mean_of_their_own(seed: int) -> None:
     assert own.errors()["sce_weighted"] == pytest.approx(weighted, abs=1e-12)
 
 
-def test_unseen_classes_are_those_that_are_no_reference() -> None:
+def test_unseen_classes_never_occur_as_targets() -> None:
     logits, targets = made(3)
     own = AllClasses(logits.shape[1], BINS)
     own.add(logits, targets)
@@ -90,23 +124,23 @@ def test_unseen_classes_are_those_that_are_no_reference() -> None:
     assert own.errors()["vocabulary_unseen"] == pytest.approx(len(unseen) / logits.shape[1])
 
 
-def test_pairs_that_never_occur_take_no_room() -> None:
+def test_unobserved_class_cell_pairs_use_no_memory() -> None:
     own = PredictedClasses(15)
     for seed in range(50):
         rng = np.random.default_rng(seed)
         own.add(rng.integers(0, 20, 5000) * 2500, rng.random(5000), rng.random(5000).round())
     own.errors()
-    assert len(own._keys) <= 20 * 15 * 8
+    assert sum(len(keys) for keys, _ in own._parts) <= 20 * 15 * 8
 
 
-def test_ace_at_predicted_classes_is_the_mean_of_their_own() -> None:
+def test_ace_of_predicted_classes_is_mean_of_per_class_errors() -> None:
     """Classes with unequal numbers of tokens, two of which have fewer than there are bins."""
     rng = np.random.default_rng(1)
     classes = [np.sort(rng.random(n)) for n in (40, 3, 17, 1)]
     right = [(rng.random(len(own)) < own).astype(float) for own in classes]
     cells = [exact_cells(*both) for both in zip(classes, right, strict=True)]
     edges = equal_width_edges(BINS)
-    sums = np.stack(
+    by_bin = np.stack(
         [
             bin_sums(own, correct, bin_index(own, edges), BINS)
             for own, correct in zip(classes, right, strict=True)
@@ -116,7 +150,7 @@ def test_ace_at_predicted_classes_is_the_mean_of_their_own() -> None:
         ece(own, correct, equal_mass_edges(own, len(own), BINS))
         for own, correct in zip(classes, right, strict=True)
     ]
-    found = predicted_class_errors(sums, cells, BINS)
+    found = predicted_class_errors(by_bin, cells, BINS)
     assert found["ace_predicted"] == pytest.approx(np.mean(each))
     assert found["ace_weighted"] == pytest.approx(np.average(each, weights=[40, 3, 17, 1]))
     static = [ece(*both, edges) for both in zip(classes, right, strict=True)]
@@ -125,8 +159,8 @@ def test_ace_at_predicted_classes_is_the_mean_of_their_own() -> None:
     assert np.isnan(list(nothing.values())).all()
 
 
-def test_more_classes_than_are_taken_at_once() -> None:
-    """The same class 5000 times has its own error."""
+def test_more_classes_than_fit_in_one_block() -> None:
+    """5000 copies of one class have the error of that class."""
     cell = np.array([[1.0, 0.25, 0.0], [1.0, 0.75, 1.0], [0.0, 0.0, 0.0]])
     many = np.tile(cell, (5000, 1, 1))
     assert ace_of(many, 5000, 2) == pytest.approx(0.25)
@@ -135,7 +169,7 @@ def test_more_classes_than_are_taken_at_once() -> None:
     assert list(found.values()) == pytest.approx([0.25] * 4)
 
 
-def test_classes_that_begin_with_empty_cells_are_cut_by_themselves() -> None:
+def test_classes_with_leading_empty_cells_are_binned_separately() -> None:
     late = np.array([[0.0, 0.0, 0.0], [1.0, 0.25, 0.0], [1.0, 0.75, 1.0]])
     early = np.array([[1.0, 0.25, 1.0], [1.0, 0.5, 0.0], [1.0, 0.75, 1.0]])
     alone = [ace_of(own[None], 1, 3) for own in (late, early)]

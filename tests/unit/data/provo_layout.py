@@ -1,4 +1,4 @@
-"""Writes items in the layout of the published Provo norms, flaws included."""
+"""Write items in the layout of the published Provo norms, including its flaws."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ SKIPPED = {"3": 45, "13": 19}
 
 
 def rows(items: Iterable[Item]) -> Iterator[dict[str, str]]:
-    """One row a distinct response; the words of a passage are numbered from 1."""
+    """One row per distinct response; the words of a passage are numbered from 1."""
     items = tuple(items)
     texts = {item.group: f"{item.context} {item.original}" for item in items}
     for number, item in enumerate(items):
@@ -41,14 +41,14 @@ def rows(items: Iterable[Item]) -> Iterator[dict[str, str]]:
 
 
 def with_slipped_numbers(row: dict[str, str]) -> dict[str, str]:
-    """The row as published, where numbering slipped in passages 3 and 13."""
+    """The row as published, with the numbering errors in passages 3 and 13."""
     number = int(row["Word_Number"])
     slipped = number + (number >= SKIPPED.get(row["Text_ID"], number + 1))
     return {**row, "Word_Number": str(slipped)}
 
 
 def with_lone_dash(row: dict[str, str]) -> dict[str, str]:
-    """The row as published, where passage 36 has a dash between two words."""
+    """The row as published, with the dash between two words in passage 36."""
     text = row["Text"].replace(" earth betting ", " earth \u2014 betting ")
     return {**row, "Text": text}
 

@@ -1,4 +1,4 @@
-"""Anybody's own answers: every form that is documented, and what must be told about it."""
+"""User-supplied answers: every documented format, and the notes and errors about it."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ def items(path: Path, encoding: str = "utf-8") -> list[Item]:
     return list(open_corpus(str(path), encoding).items)
 
 
-def test_a_list_and_counts_mean_the_same(tmp_path: Path) -> None:
+def test_answer_list_and_counts_are_equivalent(tmp_path: Path) -> None:
     as_list = write(tmp_path / "a.jsonl", {"context": "a b", "responses": ["x", "x", "y"]})
     as_counts = write(tmp_path / "b.jsonl", {"context": "a b", "responses": {"x": 2, "y": 1.0}})
     assert items(as_list) == items(as_counts) == [Item("1", "1", "a b", ("x", "x", "y"))]
@@ -37,16 +37,42 @@ def test_optional_fields_are_kept(tmp_path: Path) -> None:
     assert items(write(tmp_path / "a.jsonl", {**row, "original": None}))[0].original is None
 
 
-def test_without_ids_a_context_is_known_by_its_line(tmp_path: Path) -> None:
+def test_missing_ids_default_to_line_numbers(tmp_path: Path) -> None:
     rows = [{"context": c, "responses": ["x"]} for c in "ab"]
     path = write(tmp_path / "a.jsonl", *rows, end="\n\n")
     assert [(i.id, i.group) for i in items(path)] == [("1", "1"), ("3", "3")]
 
 
+def test_repeated_contexts_without_id_are_noted(tmp_path: Path) -> None:
+    rows = [{"context": c, "responses": ["x"]} for c in ("The cat", "The cat", "the  cat ", "b")]
+    corpus = open_corpus(str(write(tmp_path / "a.jsonl", *rows)))
+    for _ in range(2):
+        assert len(list(corpus.items)) == 4
+        assert [n for n in corpus.notes if n.startswith("2 contexts without an id repeat")]
+    with_ids = [row | {"id": i} for i, row in enumerate(rows)]
+    corpus = open_corpus(str(write(tmp_path / "b.jsonl", *with_ids)))
+    assert len(list(corpus.items)) == 4
+    assert not list(corpus.notes)
+    table = tmp_path / "c.csv"
+    table.write_text("context,response\nThe cat,x\nThe cat,y\nthe  cat,z\n")
+    corpus = open_corpus(str(table))
+    assert len(corpus.items) == 2
+    assert [n for n in corpus.notes if n.startswith("1 context without an id repeats")]
+
+
+@pytest.mark.parametrize(
+    ("name", "hint"), [("a.dat", "only a corpus named .csv"), ("a.jsonl", "per line.$")]
+)
+def test_table_with_another_extension_gets_a_hint(tmp_path: Path, name: str, hint: str) -> None:
+    (tmp_path / name).write_text("context,response\na,b\n")
+    with pytest.raises(DataError, match=hint):
+        items(tmp_path / name)
+
+
 @pytest.mark.parametrize("end", ["\n", "\r\n", "\r"])
 @pytest.mark.parametrize("packed", [False, True])
 @pytest.mark.parametrize("mark", [b"", b"\xef\xbb\xbf"])
-def test_line_ends_marks_and_gzip_do_not_matter(
+def test_line_endings_bom_and_gzip_are_handled(
     tmp_path: Path, end: str, packed: bool, mark: bytes
 ) -> None:
     rows = [{"context": c, "responses": ["é", "猫", "😀"]} for c in ("ß", "\u0301")]
@@ -59,7 +85,7 @@ def test_line_ends_marks_and_gzip_do_not_matter(
     ]
 
 
-def test_blank_answers_are_dropped_and_counted_also_on_a_second_walk(tmp_path: Path) -> None:
+def test_blank_answers_are_counted_once_when_iterated_twice(tmp_path: Path) -> None:
     rows = [{"context": "a", "responses": ["x", " ", ""]}, {"context": "b", "responses": [" y "]}]
     corpus = open_corpus(str(write(tmp_path / "a.jsonl", *rows)))
     for _ in range(2):
@@ -68,7 +94,7 @@ def test_blank_answers_are_dropped_and_counted_also_on_a_second_walk(tmp_path: P
     assert len(corpus.items) == 2
 
 
-def test_a_count_of_zero_says_nothing(tmp_path: Path) -> None:
+def test_zero_counts_are_ignored(tmp_path: Path) -> None:
     path = write(tmp_path / "a.jsonl", {"context": "a", "responses": {"x": 1, "y": 0}})
     assert items(path)[0].responses == ("x",)
 
@@ -79,7 +105,7 @@ OF_TABLE = [Item("i", "g", "a, b", ("x", "x", "y"), "w"), Item("j", "j", "c", ("
 
 @pytest.mark.parametrize("change", [("", ""), ("\n", "\r\n"), ("\n", "\r"), ("\n", "\n\n")])
 @pytest.mark.parametrize("encoding", ["utf-8", "utf-8-sig"])
-def test_a_table_holds_one_answer_a_row(
+def test_table_has_one_answer_per_row(
     tmp_path: Path, change: tuple[str, str], encoding: str
 ) -> None:
     path = tmp_path / "a.csv"
@@ -87,21 +113,21 @@ def test_a_table_holds_one_answer_a_row(
     assert items(path) == OF_TABLE
 
 
-def test_tabs_may_stand_for_commas(tmp_path: Path) -> None:
+def test_tab_separated_table_is_read(tmp_path: Path) -> None:
     path = tmp_path / "a.tsv"
     path.write_text(TABLE.replace('"a, b"', "a; b").replace(",", "\t").replace(";", ","))
     assert items(path) == OF_TABLE
 
 
-def test_a_table_needs_only_context_and_response(tmp_path: Path) -> None:
+def test_table_requires_only_context_and_response(tmp_path: Path) -> None:
     path = tmp_path / "a.csv"
     path.write_text('response,context\nx,"one\ntwo"\ny,b\nx,"one\ntwo"\n,b\n')
     corpus = open_corpus(str(path))
     assert [(i.id, i.responses) for i in corpus.items] == [("one\ntwo", ("x", "x")), ("b", ("y",))]
-    assert list(corpus.notes) == ["1 blank answers were dropped"]
+    assert list(corpus.notes) == ["1 blank answer was dropped"]
 
 
-def test_contexts_without_id_are_joined_across_white_space(tmp_path: Path) -> None:
+def test_contexts_without_id_are_merged_ignoring_whitespace(tmp_path: Path) -> None:
     path = tmp_path / "a.csv"
     path.write_text('context,response\n"the ",x\nthe,y\n the,z\nthen,x\n')
     corpus = open_corpus(str(path))
@@ -114,7 +140,7 @@ def test_contexts_without_id_are_joined_across_white_space(tmp_path: Path) -> No
 
 
 @pytest.mark.parametrize("name", ["context", "group", "original"])
-def test_rows_of_one_id_must_agree(tmp_path: Path, name: str) -> None:
+def test_conflicting_rows_with_same_id_are_rejected(tmp_path: Path, name: str) -> None:
     columns = ["id", "context", "group", "original", "response"]
     first = dict.fromkeys(columns, "a")
     lines = [",".join({**first, name: cell}[c] for c in columns) for cell in "ab"]
@@ -124,7 +150,7 @@ def test_rows_of_one_id_must_agree(tmp_path: Path, name: str) -> None:
         items(path)
 
 
-def test_answers_may_have_persons(tmp_path: Path) -> None:
+def test_answers_with_participants_are_read(tmp_path: Path) -> None:
     given = [{"person": 1, "answer": "x"}, {"person": "b", "answer": " "}]
     given.append({"person": " c ", "answer": " y"})
     rows = [{"context": c, "responses": given} for c in "ab"]
@@ -159,13 +185,15 @@ ONE, OTHER = {"person": "p", "answer": "x"}, {"person": "q", "answer": "x"}
         ({"x": 2}, "line 2: answers have no persons, but those of line 1 have some"),
     ],
 )
-def test_bad_persons_are_told_with_their_line(tmp_path: Path, responses: Any, message: str) -> None:
+def test_invalid_participants_are_reported_with_line(
+    tmp_path: Path, responses: Any, message: str
+) -> None:
     rows = [{"context": "a", "responses": own} for own in ([ONE, OTHER], responses)]
     with pytest.raises(DataError, match=message):
         items(write(tmp_path / "a.jsonl", *rows))
 
 
-def test_persons_after_answers_without_are_refused(tmp_path: Path) -> None:
+def test_participants_after_rows_without_them_are_rejected(tmp_path: Path) -> None:
     rows = [{"context": "a", "responses": own} for own in (["x"], [ONE])]
     with pytest.raises(
         DataError, match="line 2: answers have persons, but those of line 1 have none"
@@ -181,14 +209,14 @@ def test_persons_after_answers_without_are_refused(tmp_path: Path) -> None:
         ("a,q,y,2", "line 3: one person has a count of 2"),
     ],
 )
-def test_bad_persons_of_a_table_are_told(tmp_path: Path, row: str, message: str) -> None:
+def test_invalid_participants_in_table_are_reported(tmp_path: Path, row: str, message: str) -> None:
     path = tmp_path / "a.csv"
     path.write_text(f"context,person,response,count\na,p,x,1\n{row}\n")
     with pytest.raises(DataError, match=message):
         items(path)
 
 
-def test_another_encoding_is_read_when_it_is_named(tmp_path: Path) -> None:
+def test_explicit_encoding_is_used(tmp_path: Path) -> None:
     path = tmp_path / "a.csv"
     path.write_bytes("context,response\nä,ö\n".encode("latin-1"))
     with pytest.raises(DataError, match="line 2: byte 0xe4 at column 1 is not utf-8"):
@@ -197,14 +225,14 @@ def test_another_encoding_is_read_when_it_is_named(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("encoding", ["utf-16", "utf-32", "no-such", "base64", "undefined"])
-def test_encodings_that_cannot_be_read_are_refused(tmp_path: Path, encoding: str) -> None:
+def test_unsupported_encodings_are_rejected(tmp_path: Path, encoding: str) -> None:
     path = tmp_path / "a.csv"
     path.write_bytes(b"context,response\na,b\n")
     with pytest.raises(DataError, match=r"a\.csv: .*; (save|try)"):
         items(path, encoding)
 
 
-def test_the_corpus_is_named_after_its_file(tmp_path: Path) -> None:
+def test_corpus_is_named_after_file(tmp_path: Path) -> None:
     path = write(tmp_path / "mine.v2.jsonl.gz", {"context": "a", "responses": ["x"]})
     corpus = cloze.load(path)
     assert (corpus.name, corpus.version, len(corpus.sha256)) == ("mine", "own", 64)

@@ -1,4 +1,4 @@
-"""Downloads, against a real HTTP server on loopback that can be told to misbehave."""
+"""Downloads, tested against a real HTTP server on loopback with injected faults."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ SHA = hashlib.sha256(BODY).hexdigest()
 
 @dataclass
 class Behaviour:
-    """What the server does with the next requests."""
+    """Faults that the server injects into the next requests."""
 
     body: bytes = BODY
     etag: str | None = '"v1"'
@@ -127,9 +127,7 @@ def names(folder: Path) -> set[str]:
     return {path.name for path in folder.iterdir()}
 
 
-def test_a_full_download_is_verified_and_its_checksum_recorded(
-    server: Server, tmp_path: Path
-) -> None:
+def test_download_is_verified_and_checksum_recorded(server: Server, tmp_path: Path) -> None:
     seen: list[tuple[int, int | None]] = []
     path = fetch.fetch(download(server), tmp_path / "new" / "cache", lambda *at: seen.append(at))
     assert path.read_bytes() == BODY
@@ -143,7 +141,7 @@ def test_redirects_are_followed(server: Server, tmp_path: Path) -> None:
     assert fetch.fetch(download(server, path="/moved"), tmp_path).read_bytes() == BODY
 
 
-def test_a_cut_connection_is_resumed_at_once(server: Server, tmp_path: Path) -> None:
+def test_dropped_connection_is_resumed_immediately(server: Server, tmp_path: Path) -> None:
     server.how.cuts = [100_000, 50_000]
     assert fetch.fetch(download(server), tmp_path).read_bytes() == BODY
     assert server.how.asked[0] is None
@@ -151,9 +149,7 @@ def test_a_cut_connection_is_resumed_at_once(server: Server, tmp_path: Path) -> 
     assert names(tmp_path) == {"norms.csv", "norms.csv.sha256"}
 
 
-def test_a_download_that_stopped_is_resumed_by_the_next_command(
-    server: Server, tmp_path: Path
-) -> None:
+def test_interrupted_download_is_resumed_by_next_command(server: Server, tmp_path: Path) -> None:
     server.how.cuts = [60_000] * fetch.ATTEMPTS
     with pytest.raises(FetchError, match="run this again to resume the download"):
         fetch.fetch(download(server), tmp_path)
@@ -165,14 +161,12 @@ def test_a_download_that_stopped_is_resumed_by_the_next_command(
     assert server.how.asked == [f"bytes={have}-"]
 
 
-def test_a_server_that_ignores_ranges_sends_everything_again(
-    server: Server, tmp_path: Path
-) -> None:
+def test_server_without_range_support_restarts_download(server: Server, tmp_path: Path) -> None:
     server.how.cuts, server.how.ranges = [100_000], False
     assert fetch.fetch(download(server), tmp_path).read_bytes() == BODY
 
 
-def test_a_file_that_changed_meanwhile_is_not_glued_to_its_old_part(
+def test_changed_remote_file_is_not_appended_to_partial_file(
     server: Server, tmp_path: Path
 ) -> None:
     server.how.cuts = [60_000] * fetch.ATTEMPTS
@@ -184,13 +178,15 @@ def test_a_file_that_changed_meanwhile_is_not_glued_to_its_old_part(
     assert found.read_bytes() == newer
 
 
-def test_without_a_strong_validator_a_part_is_not_continued(server: Server, tmp_path: Path) -> None:
+def test_partial_file_is_not_resumed_without_strong_validator(
+    server: Server, tmp_path: Path
+) -> None:
     server.how.etag, server.how.cuts = 'W/"weak"', [100_000]
     assert fetch.fetch(download(server), tmp_path).read_bytes() == BODY
     assert server.how.asked == [None, None]
 
 
-def test_a_part_longer_than_the_file_starts_again(server: Server, tmp_path: Path) -> None:
+def test_partial_file_longer_than_remote_restarts_download(server: Server, tmp_path: Path) -> None:
     part = tmp_path / "norms.csv.part"
     part.write_bytes(b"x" * (len(BODY) + 5))
     known = {"url": server.url(), "validator": '"v1"'}
@@ -198,19 +194,21 @@ def test_a_part_longer_than_the_file_starts_again(server: Server, tmp_path: Path
     assert fetch.fetch(download(server), tmp_path).read_bytes() == BODY
 
 
-def test_a_part_with_damaged_notes_starts_again(server: Server, tmp_path: Path) -> None:
+def test_partial_file_with_corrupt_metadata_restarts_download(
+    server: Server, tmp_path: Path
+) -> None:
     (tmp_path / "norms.csv.part").write_bytes(b"junk")
     (tmp_path / "norms.csv.part.json").write_text("[1, 2")
     assert fetch.fetch(download(server), tmp_path).read_bytes() == BODY
 
 
-def test_a_wrong_checksum_leaves_nothing_behind(server: Server, tmp_path: Path) -> None:
+def test_checksum_mismatch_leaves_no_files(server: Server, tmp_path: Path) -> None:
     with pytest.raises(FetchError, match="and was removed"):
         fetch.fetch(download(server, "0" * 64), tmp_path)
     assert not names(tmp_path)
 
 
-def test_an_endless_file_is_refused(
+def test_oversized_download_is_rejected(
     server: Server, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(fetch, "MAX_BYTES", 1000)
@@ -220,22 +218,22 @@ def test_an_endless_file_is_refused(
 
 
 @pytest.mark.parametrize(
-    ("encoding", "layers", "says"),
+    ("encoding", "layers", "message"),
     [
         ("gzip, gzip, gzip", 3, "'gzip, gzip, gzip' is not supported; send gzip, or use another"),
         ("gzip", 1, "unpacks to far more than it is; check the address"),
     ],
 )
-def test_a_file_that_unpacks_to_gigabytes_is_refused(
-    server: Server, tmp_path: Path, encoding: str, layers: int, says: str
+def test_decompression_bomb_is_rejected(
+    server: Server, tmp_path: Path, encoding: str, layers: int, message: str
 ) -> None:
     server.how.body, server.how.encoding = bomb(layers), encoding
-    with peak_below(2**26), pytest.raises(FetchError, match=says):
+    with peak_below(2**26), pytest.raises(FetchError, match=message):
         fetch.fetch(download(server), tmp_path)
     assert not [path for path in tmp_path.iterdir() if path.stat().st_size > 2**23]
 
 
-def test_a_packed_file_is_unpacked(server: Server, tmp_path: Path) -> None:
+def test_compressed_file_is_decompressed(server: Server, tmp_path: Path) -> None:
     server.how.body, server.how.encoding = gzip.compress(BODY), "gzip"
     assert fetch.fetch(download(server), tmp_path).read_bytes() == BODY
     server.how.body = server.how.body[:-4]
@@ -243,7 +241,7 @@ def test_a_packed_file_is_unpacked(server: Server, tmp_path: Path) -> None:
         fetch.fetch(download(server), tmp_path / "again")
 
 
-def test_two_processes_fetch_a_file_once(server: Server, tmp_path: Path) -> None:
+def test_concurrent_processes_download_file_once(server: Server, tmp_path: Path) -> None:
     server.how.pause, server.how.ranges = 0.2, False
     code = (
         "import sys; from pathlib import Path; from aleatoric.data import fetch;"
@@ -258,7 +256,7 @@ def test_two_processes_fetch_a_file_once(server: Server, tmp_path: Path) -> None
     assert names(tmp_path) == {"norms.csv", "norms.csv.sha256"}
 
 
-def test_an_archive_is_unpacked_by_one_at_a_time(
+def test_archive_is_unpacked_by_one_process_at_a_time(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     archive = tmp_path / "a.tar"
@@ -281,7 +279,7 @@ def test_an_archive_is_unpacked_by_one_at_a_time(
 
 
 @pytest.mark.parametrize("status", [404, 403, 416, 500, 503])
-def test_a_server_error_says_where_to_get_the_file(
+def test_server_error_names_manual_download_location(
     server: Server, tmp_path: Path, status: int
 ) -> None:
     server.how.status = status
@@ -290,25 +288,21 @@ def test_a_server_error_says_where_to_get_the_file(
     assert not names(tmp_path)
 
 
-def test_an_unchanged_file_is_not_fetched_again(server: Server, tmp_path: Path) -> None:
+def test_existing_file_is_not_downloaded_again(server: Server, tmp_path: Path) -> None:
     first = fetch.fetch(download(server), tmp_path)
     server.how.asked.clear()
     assert fetch.fetch(download(server), tmp_path) == first
     assert not server.how.asked
 
 
-def test_a_file_that_is_not_the_published_one_is_not_overwritten(
-    server: Server, tmp_path: Path
-) -> None:
+def test_modified_local_file_is_not_overwritten(server: Server, tmp_path: Path) -> None:
     (tmp_path / "norms.csv").write_text("my own")
     with pytest.raises(DataError, match="move it away"):
         fetch.fetch(download(server), tmp_path)
     assert (tmp_path / "norms.csv").read_text() == "my own"
 
 
-def test_without_a_known_checksum_the_first_download_is_remembered(
-    server: Server, tmp_path: Path
-) -> None:
+def test_checksum_of_first_download_is_recorded_if_unknown(server: Server, tmp_path: Path) -> None:
     path = fetch.fetch(download(server, None), tmp_path)
     fetch.check_unchanged(path)
     path.write_bytes(BODY[:-1])
@@ -318,7 +312,7 @@ def test_without_a_known_checksum_the_first_download_is_remembered(
         fetch.fetch(download(server, None), tmp_path)
 
 
-def test_an_unwritable_folder_is_a_usage_error(server: Server, tmp_path: Path) -> None:
+def test_unwritable_folder_raises_usage_error(server: Server, tmp_path: Path) -> None:
     (tmp_path / "file").write_text("")
     with pytest.raises(UsageError, match="--to"):
         fetch.fetch(download(server), tmp_path / "file" / "folder")
@@ -339,7 +333,7 @@ def provo_table() -> bytes:
     return "\r".join([head, *rows, ""]).encode("mac-roman")
 
 
-def test_the_command_fetches_what_the_corpus_name_then_reads(
+def test_fetched_corpus_can_be_opened_by_name(
     server: Server,
     tmp_path: Path,
     monkeypatch: pytest.MonkeyPatch,
@@ -356,7 +350,7 @@ def test_the_command_fetches_what_the_corpus_name_then_reads(
     assert [item.context for item in items] == ["It", "It doesn\u2019t"]
 
 
-def test_with_the_network_closed_one_sentence_says_what_to_do(
+def test_unreachable_network_error_explains_manual_download(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     monkeypatch.setenv("NO_PROXY", "127.0.0.1")
@@ -382,14 +376,14 @@ def test_with_the_network_closed_one_sentence_says_what_to_do(
         ["fetch", "provo", "--sha256", "abc"],
     ],
 )
-def test_bad_arguments_are_refused_before_anything_is_asked(
+def test_invalid_arguments_are_rejected_before_any_request(
     argv: list[str], monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     assert run(argv, monkeypatch) == 2
     assert capsys.readouterr().err.startswith("error: ")
 
 
-def test_a_set_of_files_is_fetched_together(
+def test_file_set_is_fetched_together(
     server: Server, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     both = tuple(
@@ -401,7 +395,7 @@ def test_a_set_of_files_is_fetched_together(
     assert names(tmp_path) == {"a.orig", "a.orig.sha256", "a.simp.0", "a.simp.0.sha256"}
 
 
-def test_what_is_written_never_replaces_a_pipe_or_a_link(tmp_path: Path) -> None:
+def test_output_never_replaces_pipe_or_symlink(tmp_path: Path) -> None:
     pipe, link, target = (tmp_path / name for name in ("pipe", "link", "target"))
     os.mkfifo(pipe)
     with pytest.raises(UsageError, match="is not a regular file"), files.written_whole(pipe):

@@ -1,4 +1,4 @@
-"""Parallel text and documents: what is read, and what is said of files that do not fit."""
+"""Parallel text and documents: reading, and errors for malformed files."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from aleatoric.data import documents, parallel
+from aleatoric.data import documents
 from aleatoric.errors import DataError
 from aleatoric.types import Document, SentencePair
 
@@ -22,27 +22,27 @@ def two(folder: Path, source: bytes, target: bytes) -> tuple[Path, Path]:
 
 @pytest.mark.parametrize("packed", [False, True])
 @pytest.mark.parametrize("end", [b"\n", b"\r\n"])
-def test_line_n_translates_line_n(tmp_path: Path, packed: bool, end: bytes) -> None:
+def test_lines_are_paired_by_number(tmp_path: Path, packed: bool, end: bytes) -> None:
     sides = [end.join([b"Ein Hund.", " Straße ".encode()]), end.join([b"A dog.", b"Street", b""])]
     paths = two(tmp_path, *(gzip.compress(s) if packed else s for s in sides))
-    found = parallel.load(*paths)
+    found = documents.load_parallel(*paths)
     expected = [SentencePair("1", "Ein Hund.", "A dog."), SentencePair("2", "Straße", "Street")]
     assert list(found.items) == list(found.items) == expected
     assert len(found.items) == 2
     assert (found.name, len(found.sha256)) == ("mine", 64)
 
 
-def test_the_digest_tells_both_sides_and_their_order(tmp_path: Path) -> None:
+def test_digest_depends_on_both_sides_and_their_order(tmp_path: Path) -> None:
     a, b = two(tmp_path, b"x\n", b"y\n")
-    digests = {parallel.load(*pair).sha256 for pair in ((a, b), (b, a), (a, a))}
+    digests = {documents.load_parallel(*pair).sha256 for pair in ((a, b), (b, a), (a, a))}
     assert len(digests) == 3
 
 
 @pytest.mark.parametrize(
-    ("source", "target", "says"),
+    ("source", "target", "message"),
     [
-        (b"a\nb\n", b"a\n", r"mine\.en, line 2: .*no such line, but mine\.de has; give both"),
-        (b"a\n", b"a\nb\n", r"mine\.de, line 2: .*no such line, but mine\.en has; give both"),
+        (b"a\nb\n", b"a\n", r"mine\.en, line 2: .*no such line, but mine\.de has; give all"),
+        (b"a\n", b"a\nb\n", r"mine\.de, line 2: .*no such line, but mine\.en has; give all"),
         (b"a\n\nc\n", b"a\nb\nc\n", r"mine\.de, line 2: the line is empty; give"),
         (b"a\nb\n", b"a\n \t\n", r"mine\.en, line 2: the line is empty; give"),
         (b"a\n\xff\n", b"a\nb\n", r"mine\.de, line 2: byte 0xff at column 1 is not utf-8; save"),
@@ -51,23 +51,23 @@ def test_the_digest_tells_both_sides_and_their_order(tmp_path: Path) -> None:
         (b"\x1f\x8bnot gzip", b"a\n", r"mine\.de, line 1: "),
     ],
 )
-def test_bad_files_are_named_with_their_line(
-    tmp_path: Path, source: bytes, target: bytes, says: str
+def test_errors_name_file_and_line(
+    tmp_path: Path, source: bytes, target: bytes, message: str
 ) -> None:
-    with pytest.raises(DataError, match=says) as error:
-        list(parallel.load(*two(tmp_path, source, target)).items)
+    with pytest.raises(DataError, match=message) as error:
+        list(documents.load_parallel(*two(tmp_path, source, target)).items)
     assert re.search(r"; .*\.$", str(error.value))
 
 
-def test_a_file_that_is_not_there_is_named(tmp_path: Path) -> None:
+def test_missing_file_is_named(tmp_path: Path) -> None:
     source, _ = two(tmp_path, b"a\n", b"a\n")
     with pytest.raises(DataError, match=r"none\.en: there is no such file; check the path\."):
-        parallel.load(source, tmp_path / "none.en")
+        documents.load_parallel(source, tmp_path / "none.en")
 
 
-def test_another_encoding_must_be_named(tmp_path: Path) -> None:
+def test_other_encodings_must_be_explicit(tmp_path: Path) -> None:
     paths = two(tmp_path, "Straße\n".encode("latin-1"), b"street\n")
-    assert next(iter(parallel.load(*paths, "latin-1").items)).source == "Straße"
+    assert next(iter(documents.load_parallel(*paths, "latin-1").items)).source == "Straße"
 
 
 PLAIN = b"\nOne\n two\n\n\n \nThree\n"
@@ -82,7 +82,7 @@ PLAIN = b"\nOne\n two\n\n\n \nThree\n"
     ],
 )
 @pytest.mark.parametrize("packed", [False, True])
-def test_plain_text_is_cut_as_asked(
+def test_plain_text_is_split_into_documents_as_requested(
     tmp_path: Path, cut: documents.Cut, expected: list[Document], packed: bool
 ) -> None:
     path = tmp_path / "mine.txt"
@@ -102,7 +102,7 @@ def test_json_lines_keep_their_ids_and_texts(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize(
-    ("name", "data", "says"),
+    ("name", "data", "message"),
     [
         ("a.jsonl", b'{"id": 1}\n', r"a\.jsonl, line 1: 'text' is missing"),
         ("a.jsonl", b'{"text": 3}\n', "line 1: text is int, not text"),
@@ -120,9 +120,9 @@ def test_json_lines_keep_their_ids_and_texts(tmp_path: Path) -> None:
     ],
     ids=lambda value: str(value)[:30],
 )
-def test_bad_documents_are_named_with_their_line(
-    tmp_path: Path, name: str, data: bytes, says: str
+def test_invalid_documents_are_reported_with_line(
+    tmp_path: Path, name: str, data: bytes, message: str
 ) -> None:
     (tmp_path / name).write_bytes(data)
-    with pytest.raises(DataError, match=says):
+    with pytest.raises(DataError, match=message):
         list(documents.load(tmp_path / name).items)

@@ -1,4 +1,4 @@
-"""The published layout and the JSON lines say the same."""
+"""The published Provo layout and JSON lines give the same items."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ def load(path: Path, data: bytes, encoding: str = "utf-8") -> Corpus:
 
 
 def facts(items: object) -> list[tuple[object, ...]]:
-    """Items with their answers in one order: a table may list them in another."""
+    """Items with sorted answers: a table may list them in any order."""
     assert isinstance(items, tuple)
     return [(i.id, i.group, i.context, sorted(i.responses), i.original) for i in items]
 
@@ -36,7 +36,7 @@ def facts(items: object) -> list[tuple[object, ...]]:
 @pytest.mark.parametrize("line_end", ["\n", "\r\n", "\r"])
 @pytest.mark.parametrize("encoding", ["utf-8", "utf-8-sig", "mac-roman"])
 @pytest.mark.parametrize("packed", [False, True])
-def test_items_survive_the_published_layout(
+def test_items_round_trip_through_published_layout(
     tmp_path: Path, delimiter: str, line_end: str, encoding: str, packed: bool
 ) -> None:
     data = table(rows(ITEMS), delimiter, line_end, encoding)
@@ -48,9 +48,7 @@ def test_items_survive_the_published_layout(
     assert sniff(path, named) == "provo"
 
 
-def test_the_whole_corpus_round_trips_with_the_flaws_of_the_published_file(
-    shared: Path, tmp_path: Path
-) -> None:
+def test_full_corpus_round_trips_with_flaws_of_published_file(shared: Path, tmp_path: Path) -> None:
     from_json = provo.load(shared / "data" / "provo" / "provo_cloze.jsonl.gz")
     flawed = (with_lone_dash(with_slipped_numbers(row)) for row in rows(from_json.items))
     data = table(flawed, line_end="\r", encoding="mac-roman")
@@ -65,7 +63,7 @@ def test_the_whole_corpus_round_trips_with_the_flaws_of_the_published_file(
     }
 
 
-def test_an_absent_word_does_not_shift_those_after_it(tmp_path: Path) -> None:
+def test_missing_word_does_not_shift_following_words(tmp_path: Path) -> None:
     item = Item("1:4", "1", "a b c", ("x",), "d")
     corpus = load(tmp_path / "n.csv", table(rows([replace(item, id="1:2", context="a b c")])))
     assert corpus.items[0].context == "a"  # type: ignore[index]
@@ -73,12 +71,12 @@ def test_an_absent_word_does_not_shift_those_after_it(tmp_path: Path) -> None:
     assert load(tmp_path / "n.csv", table(rows(two))).items == tuple(two)
 
 
-def test_a_repeated_word_is_not_taken_for_a_slip(tmp_path: Path) -> None:
+def test_repeated_word_is_not_treated_as_numbering_error(tmp_path: Path) -> None:
     items = (Item("1:2", "1", "had", ("x",), "had"), Item("1:4", "1", "had had had", ("y",), "had"))
     assert load(tmp_path / "n.csv", table(rows(items))).items == items
 
 
-def test_what_spreadsheets_and_data_frames_do_to_numbers_is_undone(tmp_path: Path) -> None:
+def test_float_formatted_ids_are_read_as_integers(tmp_path: Path) -> None:
     floats = [
         {**row, "Text_ID": row["Text_ID"] + ".0", "Word_Number": row["Word_Number"] + ".0"}
         for row in rows(ITEMS)
@@ -96,7 +94,7 @@ def test_blank_and_missing_answers_are_dropped_and_counted(tmp_path: Path) -> No
     assert list(corpus.notes) == ["5 blank answers were dropped"]
 
 
-def test_answers_are_case_folded_and_repeated_rows_add_up(tmp_path: Path) -> None:
+def test_answers_are_case_folded_and_duplicate_rows_summed(tmp_path: Path) -> None:
     again = [{**row, "Response": row["Response"].upper()} for row in rows(ITEMS)]
     corpus = load(tmp_path / "n.csv", table([*rows(ITEMS), *again]))
     assert [len(item.responses) for item in corpus.items] == [6, 2, 4]
@@ -105,7 +103,7 @@ def test_answers_are_case_folded_and_repeated_rows_add_up(tmp_path: Path) -> Non
     }
 
 
-def test_another_text_in_the_same_passage_is_noted(tmp_path: Path) -> None:
+def test_different_text_in_same_passage_is_noted(tmp_path: Path) -> None:
     changed = [*rows(ITEMS)]
     changed[1] = {**changed[1], "Text": changed[1]["Text"].replace("\u2019", "'")}
     corpus = load(tmp_path / "n.csv", table(changed))
@@ -119,14 +117,14 @@ def test_newlines_inside_quotes_and_blank_lines_are_read(tmp_path: Path) -> None
     assert load(tmp_path / "n.csv", padded).items == ITEMS
 
 
-def test_an_error_names_the_line_where_its_row_begins(tmp_path: Path) -> None:
+def test_errors_name_first_line_of_multiline_row(tmp_path: Path) -> None:
     bad = [{**row, "Text": row["Text"].replace(" ", "\n")} for row in rows(ITEMS)]
     bad[1]["Response_Count"] = "many"
     with pytest.raises(DataError, match=r"n\.csv, line 5: Response_Count 'many' is not a number"):
         load(tmp_path / "n.csv", table(bad))
 
 
-def test_a_published_file_is_recognised_with_its_encoding(
+def test_published_file_and_encoding_are_detected(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("ALEATORIC_CACHE", str(tmp_path))
@@ -141,9 +139,7 @@ def test_a_published_file_is_recognised_with_its_encoding(
         assert open_corpus(spec).items == ITEMS
 
 
-def test_a_fetched_file_that_was_changed_is_refused(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_modified_fetched_file_is_rejected(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("ALEATORIC_CACHE", str(tmp_path))
     with pytest.raises(UsageError, match="run aleatoric fetch provo"):
         open_corpus("provo")
@@ -156,7 +152,7 @@ def test_a_fetched_file_that_was_changed_is_refused(
 
 
 @pytest.mark.parametrize("column", sorted(provo.COLUMNS))
-def test_a_missing_column_is_named(tmp_path: Path, column: str) -> None:
+def test_missing_column_is_named(tmp_path: Path, column: str) -> None:
     path = tmp_path / "n.csv"
     path.write_bytes(table(rows(ITEMS)).replace(column.encode() + b",", b"Other,", 1))
     if column == "Text_ID":
@@ -165,5 +161,5 @@ def test_a_missing_column_is_named(tmp_path: Path, column: str) -> None:
         open_corpus(str(path))
 
 
-def test_the_layout_writer_knows_the_columns_that_the_loader_needs() -> None:
+def test_layout_writer_has_all_required_columns() -> None:
     assert set(provo.COLUMNS) <= set(COLUMNS)

@@ -1,4 +1,4 @@
-"""Corpora of texts: what is read in each layout, and what is said of files that do not fit."""
+"""Corpora of reference texts: reading each layout, and errors for malformed files."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from typing import Any
 import pytest
 
 from aleatoric import registry
-from aleatoric.data import asset, dailydialog, fetch, multiref, wmt14, writingprompts
+from aleatoric.data import fetch, references
 from aleatoric.data.opening import open_text_corpus, sniff_texts
 from aleatoric.errors import DataError, UsageError
 from aleatoric.types import MultiRef, TextItem
@@ -40,7 +40,7 @@ def write(folder: Path, name: str, data: bytes) -> Path:
 
 @pytest.mark.parametrize("packed", [False, True])
 @pytest.mark.parametrize("name", registry.names("text_corpora"))
-def test_every_corpus_reads_the_shared_form(tmp_path: Path, name: str, packed: bool) -> None:
+def test_every_corpus_reads_common_json_format(tmp_path: Path, name: str, packed: bool) -> None:
     data = rows(GOOD, good(id=2, input=["Hi!", "Hello!"], group="g", original_reference="Yes"))
     path = write(tmp_path, "mine.jsonl" + ".gz" * packed, gzip.compress(data) if packed else data)
     found: MultiRef = registry.find("text_corpora", name)(path)
@@ -50,25 +50,25 @@ def test_every_corpus_reads_the_shared_form(tmp_path: Path, name: str, packed: b
     assert found.language == ("de" if name == "wmt14-10ref" else "en")
 
 
-def test_an_id_may_be_left_out_and_a_language_stated(tmp_path: Path) -> None:
+def test_id_is_optional_and_language_can_be_given(tmp_path: Path) -> None:
     path = write(tmp_path, "mine.jsonl", rows(good(id=..., language="DE", original="Servus.")))
-    found = multiref.load(path)
+    found = references.load(path)
     assert list(found.items) == [TextItem("1", "1", ("Hi!",), ("Hello.", "Hey."), "Servus.")]
     assert (found.name, found.language) == ("mine", "de")
 
 
-def test_inputs_of_few_references_and_empty_texts_are_noted(tmp_path: Path) -> None:
+def test_few_references_and_empty_texts_are_noted(tmp_path: Path) -> None:
     few = (
         good(id=2, references=["a"]),
         good(id=3, references=[]),
         good(id=4, references=["", "b"]),
     )
-    found = multiref.load(write(tmp_path, "mine.jsonl", rows(GOOD, *few)))
+    found = references.load(write(tmp_path, "mine.jsonl", rows(GOOD, *few)))
     for _ in range(2):  # a second walk counts anew
         assert [len(item.references) for item in found.items] == [2, 1, 0, 2]
         assert list(found.notes) == [
             "2 of 4 inputs have fewer than 2 references: their variability is undefined",
-            "1 references are empty: a pair of two empty texts is undefined",
+            "1 reference is empty: a pair of two empty texts is undefined",
         ]
 
 
@@ -109,10 +109,10 @@ BAD: dict[str, tuple[bytes, str]] = {
 
 
 @pytest.mark.parametrize("case", BAD)
-def test_bad_rows_are_named_with_their_line(tmp_path: Path, case: str) -> None:
-    data, says = BAD[case]
+def test_invalid_rows_are_reported_with_line(tmp_path: Path, case: str) -> None:
+    data, message = BAD[case]
     path = write(tmp_path, "c.jsonl", data)
-    with pytest.raises(DataError, match=says) as error:
+    with pytest.raises(DataError, match=message) as error:
         list(open_text_corpus(str(path)).items)
     assert re.search(r"; .*\.$", str(error.value))
     assert error.value.status == 2
@@ -126,10 +126,10 @@ def simplified(folder: Path, *columns: bytes) -> Path:
     return folder
 
 
-def test_asset_in_its_publishers_layout(tmp_path: Path) -> None:
+def test_read_asset_in_published_layout(tmp_path: Path) -> None:
     people = [f"a{n}\nb{n}".encode() for n in range(11)]
     folder = simplified(tmp_path / "asset", b"A\nB\n", *people)
-    found = asset.load(folder)
+    found = references.load_asset(folder)
     # 10 comes after 9, not after 1.
     expected = [
         TextItem(str(row), str(row), (key.upper(),), tuple(f"{key}{n}" for n in range(11)))
@@ -137,13 +137,13 @@ def test_asset_in_its_publishers_layout(tmp_path: Path) -> None:
     ]
     assert list(found.items) == expected
     assert (found.name, found.version, found.licence) == ("asset", "valid", "CC BY-NC 4.0")
-    assert list(asset.load(folder / "asset.valid.orig").items) == expected
+    assert list(references.load_asset(folder / "asset.valid.orig").items) == expected
     assert sniff_texts(folder) == "asset"
     assert list(open_text_corpus(str(folder)).items) == expected
 
 
 @pytest.mark.parametrize(
-    ("columns", "says"),
+    ("columns", "message"),
     [
         ((b"a\nb\n", b"a\nb\n", b"a\n"), r"simp\.1, line 2: .*no such line, but .*orig has; give"),
         ((b"a\n", b"a\n"), r"asset\.valid\.orig: there are 1 files .* beside it; put"),
@@ -151,13 +151,17 @@ def test_asset_in_its_publishers_layout(tmp_path: Path) -> None:
         ((b" \n", b"a\n", b"b\n"), r"orig, line 1: the original is empty; give"),
     ],
 )
-def test_bad_files_of_asset(tmp_path: Path, columns: tuple[bytes, ...], says: str) -> None:
-    with pytest.raises(DataError, match=says):
-        list(asset.load(simplified(tmp_path, *columns)).items)
+def test_invalid_asset_files_are_rejected(
+    tmp_path: Path, columns: tuple[bytes, ...], message: str
+) -> None:
+    with pytest.raises(DataError, match=message):
+        list(references.load_asset(simplified(tmp_path, *columns)).items)
 
 
-@pytest.mark.parametrize("load", [asset.load, writingprompts.load])
-def test_a_folder_without_the_corpus(load: Callable[[Path], MultiRef], tmp_path: Path) -> None:
+@pytest.mark.parametrize("load", [references.load_asset, references.load_writingprompts])
+def test_folder_without_corpus_files_is_rejected(
+    load: Callable[[Path], MultiRef], tmp_path: Path
+) -> None:
     with pytest.raises(DataError, match=r"holds no .*; name the folder"):
         load(tmp_path)
     with pytest.raises(DataError, match=r"is no .*; name the folder"):
@@ -170,7 +174,7 @@ WMT = (
 
 
 @pytest.mark.parametrize("packed", [False, True])
-def test_wmt_in_its_publishers_layout(tmp_path: Path, packed: bool) -> None:
+def test_read_wmt_in_published_layout(tmp_path: Path, packed: bool) -> None:
     data = gzip.compress(WMT.encode()) if packed else WMT.encode()
     path = write(tmp_path, "wmt14-en-de.extra_refs" + ".gz" * packed, data)
     found = open_text_corpus(str(path))
@@ -179,11 +183,11 @@ def test_wmt_in_its_publishers_layout(tmp_path: Path, packed: bool) -> None:
         TextItem("7", "7", ("No.",), ("Nein.", "Nö.")),
     ]
     assert (found.name, found.language, found.version) == ("wmt14-10ref", "de", "en-de")
-    assert wmt14.load(path.rename(tmp_path / "wmt14-en-fr.extra_refs")).language == "fr"
+    assert references.load_wmt14(path.rename(tmp_path / "wmt14-en-fr.extra_refs")).language == "fr"
 
 
 @pytest.mark.parametrize(
-    ("data", "says"),
+    ("data", "message"),
     [
         (b"Hello.\n", r"line 1: 'Hello\.' is no line of extra references; write"),
         (b"S-1 Hello.\n", "line 1: .*no line of extra references; write"),
@@ -195,12 +199,12 @@ def test_wmt_in_its_publishers_layout(tmp_path: Path, packed: bool) -> None:
         (b"", "holds no item; give"),
     ],
 )
-def test_bad_files_of_wmt(tmp_path: Path, data: bytes, says: str) -> None:
-    with pytest.raises(DataError, match=says):
-        list(wmt14.load(write(tmp_path, "wmt14-en-de.extra_refs", data)).items)
+def test_invalid_wmt_files_are_rejected(tmp_path: Path, data: bytes, message: str) -> None:
+    with pytest.raises(DataError, match=message):
+        list(references.load_wmt14(write(tmp_path, "wmt14-en-de.extra_refs", data)).items)
 
 
-def test_dailydialog_in_its_publishers_layout(tmp_path: Path) -> None:
+def test_read_dailydialog_in_published_layout(tmp_path: Path) -> None:
     row = {
         "context": ["Hi!", "Hello!"],
         "positive_responses": ["Well?", "Yes?"],
@@ -209,15 +213,15 @@ def test_dailydialog_in_its_publishers_layout(tmp_path: Path) -> None:
     }
     path = write(tmp_path, "dev.json", rows(row))
     expected = [TextItem("1", "1", ("Hi!", "Hello!"), ("Well?", "Yes?"))]
-    assert list(dailydialog.load(path).items) == expected
+    assert list(references.load_dailydialog(path).items) == expected
     found = open_text_corpus(str(path))
     assert (found.name, list(found.items)) == ("dailydialog++", expected)
     bad = write(tmp_path, "bad.json", rows(row, {"context": ["Hi!"]}))
     with pytest.raises(DataError, match=r"line 2: 'positive_responses' is missing .*; add"):
-        list(dailydialog.load(bad).items)
+        list(references.load_dailydialog(bad).items)
 
 
-def test_writingprompts_gathers_the_stories_of_a_prompt(tmp_path: Path) -> None:
+def test_writingprompts_groups_stories_by_prompt(tmp_path: Path) -> None:
     source = write(tmp_path, "test.wp_source", b"[ WP ] One\n[ WP ] Two\n[ WP ] One\n")
     write(tmp_path, "test.wp_target", b"a <newline> b\nc\nd\n")
     found = open_text_corpus(str(tmp_path))
@@ -231,10 +235,10 @@ def test_writingprompts_gathers_the_stories_of_a_prompt(tmp_path: Path) -> None:
     ]
     write(tmp_path, "test.wp_target", b"a\nc\n")
     with pytest.raises(DataError, match=r"test\.wp_target, line 3: .*no such line, but .*; give"):
-        list(writingprompts.load(source).items)
+        list(references.load_writingprompts(source).items)
 
 
-def test_names_and_paths_that_are_not_there(
+def test_unknown_names_and_missing_paths_are_rejected(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("ALEATORIC_CACHE", str(tmp_path))
@@ -248,7 +252,7 @@ def test_names_and_paths_that_are_not_there(
         open_text_corpus(str(tmp_path))
 
 
-def test_fetched_stories_are_unpacked_beside_their_archive(
+def test_fetched_stories_are_unpacked_next_to_archive(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("ALEATORIC_CACHE", str(tmp_path))
@@ -265,7 +269,7 @@ def test_fetched_stories_are_unpacked_beside_their_archive(
 
 
 @pytest.mark.parametrize("cut", [True, False])
-def test_a_damaged_archive_is_named(tmp_path: Path, cut: bool) -> None:
+def test_corrupt_archive_is_named(tmp_path: Path, cut: bool) -> None:
     archive = tmp_path / "a.tar.gz"
     with tarfile.open(archive, "w:gz") as tar:
         own = tarfile.TarInfo("b/x")
@@ -278,7 +282,7 @@ def test_a_damaged_archive_is_named(tmp_path: Path, cut: bool) -> None:
     assert [path.name for path in tmp_path.iterdir()] == ["a.tar.gz"]
 
 
-def test_a_set_of_files_takes_no_other_address() -> None:
+def test_url_option_is_rejected_for_file_sets() -> None:
     with pytest.raises(UsageError, match="asset has 11 files, so it takes no --url"):
         fetch.files_of("asset", url="https://example.org/")
 
@@ -286,9 +290,9 @@ def test_a_set_of_files_takes_no_other_address() -> None:
 def test_asset_rebuilt_from_its_references_has_the_published_checksums(
     shared: Path, tmp_path: Path
 ) -> None:
-    """Line by line without a last line end: the very bytes that the publishers' files have."""
+    """Lines joined without a trailing newline have the exact bytes of the published files."""
     source = shared / "data" / "multiref" / "asset_valid.jsonl.gz"
-    items = list(asset.load(source).items)
+    items = list(references.load_asset(source).items)
     columns = [[item.references[n] for item in items] for n in range(10)]
     simplified(tmp_path, b"\n".join(item.input[0].encode() for item in items))
     for number, column in enumerate(columns):
@@ -296,4 +300,4 @@ def test_asset_rebuilt_from_its_references_has_the_published_checksums(
         write(tmp_path, f"asset.valid.simp.{number}", data)
         expected = {d.filename: d.sha256 for d in fetch.files_of("asset")}
         assert hashlib.sha256(data).hexdigest() == expected[f"asset.valid.simp.{number}"]
-    assert list(asset.load(tmp_path).items) == items
+    assert list(references.load_asset(tmp_path).items) == items

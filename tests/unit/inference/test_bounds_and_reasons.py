@@ -1,4 +1,4 @@
-"""Intervals end where metrics do, and what is not known says why, down to the command line."""
+"""Intervals are clipped to metric bounds; missing values have a reason, up to the command line."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ from aleatoric.inference.estimate import (
 )
 from aleatoric.inference.noise import ONE_ANSWER
 from aleatoric.metrics.reduction import Mean
-from aleatoric.report.tables import with_interval
+from aleatoric.reporting.tables import with_interval
 from aleatoric.result_types import Table
 from aleatoric.types import Estimate, Interval
 
@@ -52,7 +52,7 @@ METHOD = "group bootstrap, studentised"
         ("dmu_M/syntactic-2", (-1.1, 0.3), (-1.0, 0.3)),
     ],
 )
-def test_ends_beyond_a_bound_are_cut(metric: str, ends: Any, expected: Any) -> None:
+def test_intervals_are_clipped_to_bounds(metric: str, ends: Any, expected: Any) -> None:
     found = bounded(Estimate(0.2, Interval(*ends, 0.95, METHOD), 9, 3), metric).interval
     assert (found.low, found.high) == pytest.approx(expected)
     assert ("cut" in found.method) == (ends != expected)
@@ -73,11 +73,11 @@ def test_ends_beyond_a_bound_are_cut(metric: str, ends: Any, expected: Any) -> N
         (["sq_distance", "energy/semantic", "anything"], -np.inf, np.inf),
     ],
 )
-def test_the_bounds_of_metrics(metrics: list[str], low: float, high: float) -> None:
+def test_metric_bounds(metrics: list[str], low: float, high: float) -> None:
     assert {bounds_of(metric) for metric in metrics} == {(low, high)}
 
 
-def test_an_overlap_above_1_is_neither_cut_nor_left_out() -> None:
+def test_overlap_estimate_above_one_is_kept() -> None:
     estimate = Estimate(1.02, Interval(0.96, 1.08, 0.95, METHOD), 9, 3)
     found = bounded(estimate, "overlap")
     assert found.value == 1.02
@@ -86,11 +86,11 @@ def test_an_overlap_above_1_is_neither_cut_nor_left_out() -> None:
 
 
 @pytest.mark.parametrize("value", [1 + 1e-15, -1e-17])
-def test_rounding_takes_no_mean_beyond_its_bounds(value: float) -> None:
+def test_rounding_does_not_move_mean_out_of_bounds(value: float) -> None:
     assert bounded(Estimate(value, None, 9, 3), "tvd").value == round(value)
 
 
-def test_a_cut_interval_of_a_difference_is_marked_in_its_table() -> None:
+def test_clipped_interval_of_difference_is_marked_in_table() -> None:
     wide = Interval(-1.2, 0.1, 0.95, METHOD)
     found = bounded_difference(Estimate(-0.8, wide, 9, 3), "tvd")
     assert found.interval == Interval(-1.0, 0.1, 0.95, f"{METHOD}, cut at -1")
@@ -99,13 +99,13 @@ def test_a_cut_interval_of_a_difference_is_marked_in_its_table() -> None:
     assert table.notes == (CUT_NOTE,)
 
 
-def test_a_difference_may_be_as_large_as_the_range_of_its_metric() -> None:
+def test_difference_bounds_are_the_metric_range() -> None:
     wide = Interval(-2.5, 1.5, 0.95, METHOD)
     found = bounded_difference(Estimate(0.1, wide, 9, 3), "tvd_debiased")
     assert found.interval == Interval(-2.0, 1.5, 0.95, f"{METHOD}, cut at -2")
 
 
-def test_the_table_by_agreement_cuts_and_marks(cli: Callable, tmp_path: Path) -> None:
+def test_table_by_agreement_clips_and_marks_intervals(cli: Callable, tmp_path: Path) -> None:
     rows = [(f"{g}:{i}", str(g), g % 3) for g in range(1, 7) for i in range(2, 6)]
     words = ["a"] * 6 + ["b"] * 3 + ["c", "d"]
     corpus = write(
@@ -155,7 +155,7 @@ def word_run(cli: Callable, folder: Path, answers: dict[str, int], groups: int, 
     return ran.results
 
 
-def test_one_item(cli: Callable, tmp_path: Path) -> None:
+def test_single_item_has_no_interval_and_a_reason(cli: Callable, tmp_path: Path) -> None:
     found = word_run(cli, tmp_path, {"is": 3, "are": 2}, groups=1, each=1)
     for result in found.values():
         estimate = result["estimate"]
@@ -167,7 +167,7 @@ def test_one_item(cli: Callable, tmp_path: Path) -> None:
     assert "too few items" in found["model", "ece_debiased_human"]["estimate"]["reason"]
 
 
-def test_one_answer_a_context(cli: Callable, tmp_path: Path) -> None:
+def test_one_answer_per_context_is_undefined_with_reason(cli: Callable, tmp_path: Path) -> None:
     found = word_run(cli, tmp_path, {"is": 1}, groups=3, each=2)
     perfect = found["model", "tvd"]["perfect"]
     assert (perfect["low"], perfect["reason"]) == (None, ONE_ANSWER)
@@ -181,7 +181,7 @@ def test_one_answer_a_context(cli: Callable, tmp_path: Path) -> None:
     assert (ran.status, "no item has a value in both" in ran.err) == (0, True)
 
 
-def test_all_items_equal(cli: Callable, tmp_path: Path) -> None:
+def test_equal_items_have_no_interval_and_a_reason(cli: Callable, tmp_path: Path) -> None:
     found = word_run(cli, tmp_path, {"is": 3, "are": 2}, groups=6, each=2)
     tvd = found["model", "tvd"]["estimate"]
     assert (tvd["value"], tvd["interval"]) == (0.5, None)
@@ -192,7 +192,7 @@ def test_all_items_equal(cli: Callable, tmp_path: Path) -> None:
     assert "0.000 [–]" in ran.out
 
 
-def test_an_interval_of_two_groups_widens_with_one_degree_of_freedom() -> None:
+def test_interval_of_two_groups_uses_one_degree_of_freedom() -> None:
     narrow = Estimate(0.5, Interval(0.4, 0.6, 0.95, "t"), 10, 2)
     interval = at_level(narrow, 0.99).interval
     assert interval is not None
@@ -200,6 +200,6 @@ def test_an_interval_of_two_groups_widens_with_one_degree_of_freedom() -> None:
     assert (interval.low, interval.high) == pytest.approx((0.5 - 0.1 * factor, 0.5 + 0.1 * factor))
 
 
-def test_an_estimate_of_nothing_counts_nothing() -> None:
+def test_empty_estimate_has_zero_counts() -> None:
     empty = estimate(GroupSums(), Mean("tvd"), 0)
     assert (empty.value, empty.n_items, empty.n_groups, empty.n_undefined) == (None, 0, 0, 0)

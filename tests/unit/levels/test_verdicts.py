@@ -1,4 +1,4 @@
-"""Verdicts from results alone."""
+"""Verdicts computed from results."""
 
 from __future__ import annotations
 
@@ -42,7 +42,7 @@ def result(metric: str, value: float, low: float | None, high: float | None) -> 
         ((0.1, None, None), (0.1, None, None), UNKNOWN, UNKNOWN),
     ],
 )
-def test_intervals_decide(
+def test_verdicts_follow_intervals(
     energy: tuple[float, float | None, float | None],
     dmu: tuple[float, float | None, float | None],
     closeness: str,
@@ -57,7 +57,7 @@ def test_intervals_decide(
         assert sentences([found]) == ["bot: no verdict, one group: no interval (p)."]
 
 
-def test_where_lengths_differ_texts_of_the_same_length_decide() -> None:
+def test_verdict_uses_length_matched_texts_if_lengths_differ() -> None:
     plain = [result("energy/p", 0.2, 0.1, 0.3), result("dmu_M/p", 0.2, 0.15, 0.25)]
     lengths = [result("length_H", 100, None, None), result("length_M", 40, None, None)]
     (found,) = verdicts([*plain, *lengths, result("dmu_M_same_length/p", 0.01, -0.1, 0.1)])
@@ -73,7 +73,7 @@ def test_where_lengths_differ_texts_of_the_same_length_decide() -> None:
     assert found.variability == UNKNOWN
 
 
-def test_a_sentence_groups_the_probes_of_a_system() -> None:
+def test_summary_sentence_groups_probes_per_system() -> None:
     some = [
         result("energy/a", 0.2, 0.1, 0.3),
         result("energy/b", 0.0, -0.1, 0.1),
@@ -86,8 +86,8 @@ def test_a_sentence_groups_the_probes_of_a_system() -> None:
     ]
 
 
-def test_no_verdict_stands_on_a_fifth_of_the_pairs(tmp_path: Path) -> None:
-    """Nine equal words and one text of two words: only pairs with the latter have bigrams."""
+def test_no_verdict_if_most_pairs_are_undefined(tmp_path: Path) -> None:
+    """Nine one-word texts and one of two words: only pairs with the latter have bigrams."""
     people = [
         f"the {w} is {v} today" for w, v in (("sea", "wild"), ("sky", "blue"), ("day", "long"))
     ]

@@ -1,4 +1,4 @@
-"""Calibration errors from sums, against their definitions and against other libraries."""
+"""Calibration errors from binned sums, compared with their definitions and other libraries."""
 
 from __future__ import annotations
 
@@ -56,7 +56,7 @@ def simulated(n: int, seed: int = 0, power: float = 1.5) -> tuple[np.ndarray, np
 
 
 @given(pairs, st.integers(1, 20))
-def test_ece_and_mce_of_sums_are_the_plain_ones(
+def test_ece_and_mce_from_sums_match_definitions(
     drawn: list[tuple[float, float]], n_bins: int
 ) -> None:
     confidence, accuracy = arrays(drawn)
@@ -74,14 +74,16 @@ def test_ece_and_mce_of_sums_are_the_plain_ones(
 
 
 @given(pairs, st.integers(1, 20))
-def test_equal_mass_is_that_of_plain_arrays(drawn: list[tuple[float, float]], n_bins: int) -> None:
+def test_equal_mass_bins_match_array_implementation(
+    drawn: list[tuple[float, float]], n_bins: int
+) -> None:
     confidence, accuracy = arrays(drawn)
     edges = equal_mass_edges(sorted(confidence), len(confidence), n_bins)
     own = ece_of(mass_bins(exact_cells(confidence, accuracy), n_bins))
     assert own == pytest.approx(ece(confidence, accuracy, edges), abs=1e-12)
 
 
-def test_equal_mass_bins_hold_the_same_number() -> None:
+def test_equal_mass_bins_have_equal_counts() -> None:
     confidence, accuracy = simulated(1000)
     assert (mass_bins(exact_cells(confidence, accuracy), 10)[:, 0] == 100).all()
 
@@ -99,7 +101,7 @@ def test_debiased_squared_error_is_unbiased() -> None:
     assert (ece_of(sums.astype(np.float64)) ** 2).mean() > 0.2 / n
 
 
-def test_a_bin_of_one_token_is_left_out_of_the_debiased_error() -> None:
+def test_bin_with_one_token_is_excluded_from_debiased_error() -> None:
     """Bins of 1, 2 and 0 tokens; the second has a gap of -.25 and a variance of .5 / 2."""
     sums = np.array([[1.0, 0.9, 0.0, 0.0], [2.0, 0.5, 1.0, 1.0], [0.0, 0.0, 0.0, 0.0]])
     assert squared_ece_debiased_of(sums) == pytest.approx(0.25**2 - 0.25)
@@ -109,7 +111,7 @@ def test_a_bin_of_one_token_is_left_out_of_the_debiased_error() -> None:
     assert np.isnan([ece_of(sums[2:]), mce_of(sums[2:])]).all()
 
 
-def test_smooth_ece_of_two_neighbours_is_that_of_two_normal_curves() -> None:
+def test_smooth_ece_of_two_gaps_matches_two_normal_densities() -> None:
     """Gaps of opposite sign 8.5 grid cells apart: ∫ |difference of two normal densities|."""
     place, width = (np.array([8000.5, 8009.0]) / GRID), 8 / GRID
     cells = np.column_stack([np.ones(2), place, place + np.array([0.25, -0.25]), np.ones(2)])
@@ -118,7 +120,7 @@ def test_smooth_ece_of_two_neighbours_is_that_of_two_normal_curves() -> None:
     assert smooth_ece_at(cells, 0.0) == pytest.approx(0.25)  # no smoothing: nothing cancels
 
 
-def test_sweep_stops_where_accuracy_falls() -> None:
+def test_sweep_stops_where_accuracy_decreases() -> None:
     confidence, accuracy = simulated(3000)
     cells = exact_cells(confidence, accuracy)
     bins = sweep_bins(cells)
@@ -130,14 +132,14 @@ def test_sweep_stops_where_accuracy_falls() -> None:
 
 
 @pytest.mark.parametrize("n", [1, 2, 3, 6])
-def test_sweep_ends_with_one_bin_per_confidence_if_accuracy_never_falls(n: int) -> None:
+def test_sweep_uses_one_bin_per_confidence_if_monotone(n: int) -> None:
     confidence = np.arange(1, n + 1) / 8
     cells = exact_cells(confidence, confidence**2)
     np.testing.assert_array_equal(sweep_bins(cells), cells)
 
 
 @pytest.mark.parametrize("place", [0.5, 3.0, 100.25, GRID / 2 + 0.75, GRID - 0.5])
-def test_the_centre_of_a_gap_on_the_grid_is_its_confidence(place: float) -> None:
+def test_grid_position_of_gap_is_its_confidence(place: float) -> None:
     cells = np.array([[2.0, 2 * place / GRID, 0.0, 0.0], [0.0, 0.0, 0.0, 0.0]])
     gaps = _gaps(cells)
     centres = (np.arange(GRID) + 0.5) / GRID
@@ -147,7 +149,7 @@ def test_the_centre_of_a_gap_on_the_grid_is_its_confidence(place: float) -> None
 
 
 @pytest.mark.parametrize(("confidence", "cell"), [(0.0, 0), (1.0, GRID - 1)])
-def test_gaps_at_both_ends_lie_in_the_outer_cells(confidence: float, cell: int) -> None:
+def test_gaps_at_zero_and_one_lie_in_outer_cells(confidence: float, cell: int) -> None:
     gaps = _gaps(np.array([[1.0, confidence, 0.5, 0.25]]))
     assert np.flatnonzero(gaps).tolist() == [cell]
     assert gaps[cell] == 0.5 - confidence
@@ -164,7 +166,7 @@ def by_definition(confidence: np.ndarray, accuracy: np.ndarray, sigma: float) ->
 
 @pytest.mark.parametrize("sigma", [0.02, 0.1, 0.4])
 @pytest.mark.parametrize("shape", [(4, 2), (0.5, 0.3)])
-def test_smooth_ece_is_its_definition(sigma: float, shape: tuple[float, float]) -> None:
+def test_smooth_ece_matches_definition(sigma: float, shape: tuple[float, float]) -> None:
     rng = np.random.default_rng(2)
     confidence = rng.beta(*shape, 200)
     accuracy = (rng.random(200) < confidence**2).astype(np.float64)
@@ -174,7 +176,7 @@ def test_smooth_ece_is_its_definition(sigma: float, shape: tuple[float, float]) 
 
 @settings(deadline=None, max_examples=30)
 @given(pairs)
-def test_smooth_ece_is_its_own_width(drawn: list[tuple[float, float]]) -> None:
+def test_smooth_ece_is_fixed_point_of_bandwidth(drawn: list[tuple[float, float]]) -> None:
     cells = exact_cells(*arrays(drawn))
     found = smooth_ece(cells)
     assert 0 <= found <= 1
@@ -186,7 +188,7 @@ RELPLOT = {0.02: 0.10882388822874721, 0.05: 0.10205879942966793, 0.1: 0.09860687
 """smECE_sigma of relplot 1.0.3 with config.smECE_mesh_pts = 40001 on the data below."""
 
 
-def test_smooth_ece_is_relplots() -> None:
+def test_smooth_ece_matches_relplot() -> None:
     """On data away from 0 and 1, where relplot's sum over a grid with both ends is no worse."""
     rng = np.random.default_rng(0)
     confidence = rng.beta(4, 2, 5000)
@@ -213,7 +215,7 @@ def netcal_ece(confidence: np.ndarray, correct: np.ndarray, n_bins: int) -> floa
 
 
 @pytest.mark.parametrize("n_bins", [5, 15])
-def test_ece_is_that_of_torchmetrics_below_one(n_bins: int) -> None:
+def test_ece_matches_torchmetrics_below_confidence_one(n_bins: int) -> None:
     rng = np.random.default_rng(3)
     confidence = rng.uniform(0.5001, 0.9999, 3000)
     correct = (rng.random(3000) < confidence**2).astype(np.float64)
@@ -222,13 +224,13 @@ def test_ece_is_that_of_torchmetrics_below_one(n_bins: int) -> None:
 
 
 @pytest.mark.parametrize("n_bins", [5, 15])
-def test_ece_is_that_of_netcal_below_one(n_bins: int) -> None:
+def test_ece_matches_netcal_below_confidence_one(n_bins: int) -> None:
     confidence, correct = simulated(3000)
     own = ece(confidence, correct, equal_width_edges(n_bins))
     assert netcal_ece(confidence, correct, n_bins) == pytest.approx(own, abs=1e-6)
 
 
-def test_torchmetrics_puts_confidence_one_in_a_bin_of_its_own() -> None:
+def test_torchmetrics_puts_confidence_one_in_separate_bin() -> None:
     """Half right at 1 and all right at .95: one bin of ten, from .9 to 1, with a gap of .225.
 
     torchmetrics opens an eleventh bin for exactly 1, so that the two gaps do not meet; netcal
@@ -241,14 +243,14 @@ def test_torchmetrics_puts_confidence_one_in_a_bin_of_its_own() -> None:
     assert torchmetrics_ece(confidence, correct, 10) == pytest.approx(0.275, abs=1e-6)
 
 
-def test_netcal_closes_the_last_bin() -> None:
+def test_netcal_includes_confidence_one_in_last_bin() -> None:
     confidence = np.array([1.0] * 4 + [0.95] * 4)
     correct = np.array([1.0, 1.0, 0.0, 0.0, 1.0, 1.0, 1.0, 1.0])
     assert netcal_ece(confidence, correct, 10) == pytest.approx(0.225)
 
 
 @given(st.lists(st.lists(st.integers(0, 4), min_size=5, max_size=5), min_size=1, max_size=4))
-def test_bins_of_equal_mass_of_many_classes_are_those_of_each(counts: list[list[int]]) -> None:
+def test_equal_mass_bins_of_many_classes_match_single_class(counts: list[list[int]]) -> None:
     n = np.array(counts, dtype=float)
     cells = np.stack([n, n * 0.25, n * 0.5], axis=-1)
     for bins, of_class in zip(_mass_bins_of_each(cells, 4), cells, strict=True):

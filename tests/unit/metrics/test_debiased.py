@@ -1,4 +1,4 @@
-"""The debiased TVD against its definition: leave out every pair, learn the set, test it."""
+"""The debiased TVD compared with its definition: leave out each pair, fit the set, evaluate it."""
 
 from __future__ import annotations
 
@@ -22,14 +22,14 @@ def pair_of(people: dict[str, int], model: Categorical) -> Pair:
 
 
 @given(COUNTS, COUNTS)
-def test_one_pair_is_a_row_of_the_table(people, draws):
+def test_single_pair_matches_row_of_table(people, draws):
     words = sorted(people.keys() | draws.keys())
     left, right = (np.array([[own.get(w, 0) for w in words]]) for own in (people, draws))
     pair = pair_of(people, Categorical.from_counts(draws))
     assert tvd_debiased(pair) == leave_pair_out(left, right)[0]
 
 
-def test_a_row_of_a_table_does_not_depend_on_the_others() -> None:
+def test_row_of_table_does_not_depend_on_other_rows() -> None:
     rng = np.random.default_rng(0)
     left, right = rng.integers(0, 4, (2, 50, 8))
     alone = [leave_pair_out(left[i : i + 1], right[i : i + 1])[0] for i in range(50)]
@@ -37,7 +37,7 @@ def test_a_row_of_a_table_does_not_depend_on_the_others() -> None:
 
 
 @given(FEW, FEW)
-def test_every_pair_is_left_out_in_turn(people, draws):
+def test_matches_naive_leave_one_pair_out(people, draws):
     n, m, total = len(people), len(draws), 0
     for i, word in enumerate(people):
         for j, drawn in enumerate(draws):
@@ -45,7 +45,7 @@ def test_every_pair_is_left_out_in_turn(people, draws):
             right = Counter(draws[:j] + draws[j + 1 :])
 
             def side(word, left=left, right=right):
-                """1 for a word of people, -1 of the model; unseen words go with those seen once."""
+                """1 for a human word, -1 for a model word; unseen words count as seen once."""
                 a, b = left[word], right[word]
                 if a == b == 0:
                     a, b = (list(own.values()).count(1) for own in (left, right))
@@ -57,7 +57,7 @@ def test_every_pair_is_left_out_in_turn(people, draws):
 
 
 @given(FEW, st.lists(st.integers(0, 4), min_size=8, max_size=8), st.integers(0, 3))
-def test_against_known_probabilities_every_person_is_left_out_in_turn(people, weights, rest):
+def test_exact_model_matches_naive_leave_one_person_out(people, weights, rest):
     scale = sum(weights) + rest
     if not scale:
         return
@@ -76,7 +76,7 @@ def test_against_known_probabilities_every_person_is_left_out_in_turn(people, we
 @pytest.mark.parametrize(
     ("n", "model"), [(1, {"a": 5}), (5, {"a": 1}), (1, None)], ids=["person", "draw", "exact"]
 )
-def test_fewer_than_two_answers_have_none(n: int, model: dict[str, int] | None) -> None:
+def test_undefined_with_fewer_than_two_answers(n: int, model: dict[str, int] | None) -> None:
     side = Categorical.from_counts(model) if model else Categorical(("a",), (1.0,))
     assert tvd_debiased(pair_of({"a": n}, side)) is None
 
@@ -86,7 +86,7 @@ def test_rows_with_fewer_than_two_answers_are_undefined() -> None:
     assert np.isnan(found).tolist() == [True, False, True]
 
 
-def test_the_debiased_ece_of_several_splits_is_that_of_each() -> None:
+def test_debiased_ece_of_several_splits_matches_each_split() -> None:
     rng = np.random.default_rng(0)
     confidence, right = rng.random((60, 2)), (rng.random((60, 2)) < 0.3).astype(float)
     right[5, 0] = right[6, 0] = confidence[7, 1] = np.nan

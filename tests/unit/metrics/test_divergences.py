@@ -1,4 +1,4 @@
-"""Divergences of rows of samples against scipy, one row at a time."""
+"""Divergences between rows of samples compared with SciPy, one row at a time."""
 
 from __future__ import annotations
 
@@ -53,7 +53,7 @@ def divergence(name: str) -> Divergence:
 @pytest.mark.parametrize("name", sorted(NAIVE))
 @settings(deadline=None)
 @given(pair=samples())
-def test_equal_to_scipy_on_unequal_sizes_ties_and_gaps(
+def test_matches_scipy_with_unequal_sizes_ties_and_missing_values(
     name: str, pair: tuple[Floats, Floats]
 ) -> None:
     found = divergence(name)(*pair)
@@ -68,7 +68,7 @@ def test_equal_to_scipy_on_unequal_sizes_ties_and_gaps(
 @pytest.mark.parametrize("name", sorted(NAIVE))
 @settings(deadline=None)
 @given(pair=samples())
-def test_symmetric_and_zero_on_the_same_sample(name: str, pair: tuple[Floats, Floats]) -> None:
+def test_symmetric_and_zero_for_identical_samples(name: str, pair: tuple[Floats, Floats]) -> None:
     left, right = pair
     own = divergence(name)
     np.testing.assert_allclose(own(left, right), own(right, left), atol=1e-12)
@@ -76,7 +76,7 @@ def test_symmetric_and_zero_on_the_same_sample(name: str, pair: tuple[Floats, Fl
     assert not np.nan_to_num(same).any()
 
 
-def test_a_row_does_not_depend_on_its_batch(name: str) -> None:
+def test_row_does_not_depend_on_its_batch(name: str) -> None:
     rng = np.random.default_rng(0)
     left, right = rng.random((40, 7)), rng.random((40, 5))
     left[rng.random(left.shape) < 0.3] = np.nan
@@ -85,12 +85,12 @@ def test_a_row_does_not_depend_on_its_batch(name: str) -> None:
     np.testing.assert_array_equal(own(left, right), alone)
 
 
-def test_the_mean_leaves_out_what_is_not_there() -> None:
+def test_mean_ignores_missing_values() -> None:
     rows = np.array([[1.0, np.nan, 2.0], [np.nan] * 3])
     np.testing.assert_array_equal(mean(rows), [1.5, np.nan])
 
 
-def test_two_thousand_inputs_take_milliseconds() -> None:
+def test_two_thousand_inputs_are_fast() -> None:
     rng = np.random.default_rng(0)
     people, cross = rng.random((2000, 45)), rng.random((2000, 100))
     w1(cross[:2], people[:2])

@@ -1,4 +1,4 @@
-"""Each fast metric against a naive one, on random inputs."""
+"""Each fast metric compared with a naive one, on random inputs."""
 
 from __future__ import annotations
 
@@ -53,13 +53,13 @@ def test_tvd_is_half_the_l1_distance(human: dict[str, int], model: dict[str, int
 
 
 @given(counts, counts)
-def test_js_is_scipys(human: dict[str, int], model: dict[str, int]) -> None:
+def test_js_matches_scipy(human: dict[str, int], model: dict[str, int]) -> None:
     expected = jensenshannon(vector(human), vector(model)) ** 2
     assert distances.js(pair(human, model)) == pytest.approx(expected, abs=1e-9)
 
 
 @given(counts, counts)
-def test_squared_distance_is_a_mean_over_pairs_of_draws(
+def test_squared_distance_matches_mean_over_pairs_of_draws(
     human: dict[str, int], model: dict[str, int]
 ) -> None:
     xs, ys = list(Counter(human).elements()), list(Counter(model).elements())
@@ -74,7 +74,7 @@ def test_squared_distance_is_a_mean_over_pairs_of_draws(
 
 
 @given(counts, counts)
-def test_split_forms_equal_pair_forms(human: dict[str, int], model: dict[str, int]) -> None:
+def test_split_metrics_match_pair_metrics(human: dict[str, int], model: dict[str, int]) -> None:
     left, right = vector(human).astype(int)[None], vector(model).astype(int)[None]
     own = pair(human, model)
     assert tvd_of_counts(left, right)[0] == pytest.approx(tvd(own), abs=1e-12)
@@ -86,7 +86,7 @@ def test_split_forms_equal_pair_forms(human: dict[str, int], model: dict[str, in
 
 
 @given(counts)
-def test_plug_in_entropy_is_scipys(human: dict[str, int]) -> None:
+def test_plug_in_entropy_matches_scipy(human: dict[str, int]) -> None:
     own = entropies.plug_in(Categorical.from_counts(human))
     assert own == pytest.approx(entropy(vector(human)), abs=1e-12)
 
@@ -109,7 +109,7 @@ def test_entropy_corrections_remove_bias() -> None:
 
 
 @given(counts)
-def test_chao_shen_is_its_formula(human: dict[str, int]) -> None:
+def test_chao_shen_matches_formula(human: dict[str, int]) -> None:
     seen = np.array(list(human.values()))
     n, singletons = seen.sum(), (seen == 1).sum()
     covered = (1 - min(singletons, n - 1) / n) * seen / n
@@ -124,7 +124,7 @@ def test_entropy_of_all_different_answers_is_finite() -> None:
     assert entropies.chao_shen(Categorical.from_counts({"a": 1})) == pytest.approx(0, abs=1)
 
 
-def test_unassigned_mass_is_not_hidden() -> None:
+def test_unassigned_mass_is_counted_as_distance() -> None:
     human = Categorical(("a",), (1.0,))
     model = Categorical(("a",), (0.4,), rest=0.6)
     own = Pair("i", "g", human, model)
@@ -159,25 +159,25 @@ def naive_ece(confidences: list[float], correct: list[bool], closed: bool) -> fl
 @given(
     st.lists(st.tuples(st.integers(1, 40), st.booleans()), min_size=1, max_size=60), st.booleans()
 )
-def test_ece_is_the_naive_one(drawn: list[tuple[int, bool]], closed: bool) -> None:
+def test_ece_matches_naive(drawn: list[tuple[int, bool]], closed: bool) -> None:
     confidences = [count / 40 for count, _ in drawn]
     correct = [k for _, k in drawn]
     own = ece(np.array(confidences), np.array(correct, float), equal_width_edges(), closed)
     assert own == pytest.approx(naive_ece(confidences, correct, closed), abs=1e-12)
 
 
-def test_ece_of_nothing_is_undefined() -> None:
+def test_ece_of_no_items_is_undefined() -> None:
     assert ece(np.zeros(0), np.zeros(0), equal_width_edges()) is None
 
 
-def test_confidence_one_is_lost_by_half_open_bins_alone() -> None:
+def test_only_half_open_bins_drop_confidence_one() -> None:
     sure, wrong = np.ones(4), np.zeros(4)
     assert ece(sure, wrong, equal_width_edges(), closed=True) == 1
     assert ece(sure, wrong, equal_width_edges(), closed=False) == 0
 
 
 @given(st.lists(st.floats(0, 1, width=32), min_size=1, max_size=80))
-def test_equal_mass_bins_hold_equal_numbers_where_values_differ(values: list[float]) -> None:
+def test_equal_mass_bins_have_equal_counts_without_ties(values: list[float]) -> None:
     values = sorted(set(values))
     edges = equal_mass_edges(values, len(values), 4)
     sizes = np.bincount(np.searchsorted(edges, values, side="right"), minlength=1)
@@ -185,7 +185,7 @@ def test_equal_mass_bins_hold_equal_numbers_where_values_differ(values: list[flo
 
 
 @given(st.lists(st.integers(1, 40), min_size=2, max_size=60))
-def test_an_edge_opens_the_bin_of_the_value_it_equals(counts_of_40: list[int]) -> None:
+def test_value_on_edge_falls_into_bin_that_starts_there(counts_of_40: list[int]) -> None:
     values = sorted(count / 40 for count in counts_of_40)
     edges = equal_mass_edges(values, len(values), 4)
     for value in values:
@@ -208,7 +208,7 @@ BINNED = {
 }
 
 
-def test_undefined_items_are_0_and_in_no_bin() -> None:
+def test_undefined_items_are_zero_and_not_binned() -> None:
     confidence, right, known, index = binned(BINNED, "right", (0.5,), closed=False)
     assert confidence.tolist() == [[0.25, 0.75], [0.25, 0.25], [1.0, 0.875], [0.0, 0.5]]
     assert right.tolist() == [[1.0, 1.0], [0.0, 0.0], [0.0, 0.0], [0.0, 1.0]]
@@ -232,7 +232,9 @@ def test_undefined_items_are_0_and_in_no_bin() -> None:
         (ECE("right", (0.3, 0.6)), BINNED, [1.5 / 3, 1.375 / 4], 4),
     ],
 )
-def test_reductions_of_several_splits_by_hand(reduction, chunk, values, defined) -> None:
+def test_reductions_of_several_splits_match_manual_computation(
+    reduction, chunk, values, defined
+) -> None:
     columns = reduction.columns(chunk)
     assert reduction.values(columns.sum(axis=0)) == pytest.approx(values)
     assert reduction.defined(columns.sum(axis=0)) == defined
@@ -243,8 +245,8 @@ def test_reductions_of_several_splits_by_hand(reduction, chunk, values, defined)
     assert reduction.values(stacked)[0] == pytest.approx(alone)
 
 
-def test_a_mean_with_an_infinite_item_is_undefined() -> None:
-    """Infinite where the statistic is undefined and another one beside it is not."""
+def test_mean_with_an_infinite_item_is_undefined() -> None:
+    """Infinite where the statistic is undefined but the accompanying one is defined."""
     chunk = {"loss": np.array([[1.0], [3.0], [NAN], [NAN]]), "tvd": np.array([[0.5]] * 3 + [[NAN]])}
     mean = FiniteMean("loss", "tvd")
     columns = mean.columns(chunk)
@@ -254,7 +256,7 @@ def test_a_mean_with_an_infinite_item_is_undefined() -> None:
     assert (np.isnan(mean.values(infinite)[0]), mean.defined(infinite)) == (True, 2)
 
 
-def test_samples_of_one_have_no_agreement() -> None:
+def test_single_draw_has_no_agreement() -> None:
     found = agreements_of_counts(np.array([[1, 0], [1, 1]]), np.array([[2, 0], [2, 0]]))
     assert {name: np.isnan(own).tolist() for name, own in found.items()} == {
         name: [True, False] for name in (*COLUMNS, "sq_distance")
@@ -269,13 +271,13 @@ def test_samples_of_one_have_no_agreement() -> None:
         ({"a": 1.0, "b": 0.0}, {"a": 0.5}, math.log(2)),  # nobody gave b
     ],
 )
-def test_log_loss_by_hand(human, model, expected) -> None:
+def test_log_loss_matches_manual_computation(human, model, expected) -> None:
     sides = [Categorical(tuple(own), tuple(own.values())) for own in (human, model)]
     found = entropies.log_loss(*sides)
     assert found == (None if expected is None else pytest.approx(expected))
 
 
-def test_entropies_by_hand() -> None:
+def test_entropies_match_manual_computation() -> None:
     assert entropies.plug_in(Categorical(("a", "b"), (1.0, 0.0))) == 0
     sample = Categorical.from_counts({"a": 3, "b": 1})
     known = Categorical(("a", "b"), (0.75, 0.25))
@@ -285,6 +287,6 @@ def test_entropies_by_hand() -> None:
     assert entropies.entropy_model(pair) == pytest.approx(entropy([0.75, 0.25]))
 
 
-def test_energy_distance_by_hand() -> None:
+def test_energy_distance_matches_manual_computation() -> None:
     found = energy_distance(np.array([0.5, 0.5]), np.array([0.25, 0.75]), np.array([0.5, np.nan]))
     np.testing.assert_array_equal(found, [0.25, np.nan])

@@ -1,4 +1,4 @@
-"""Awkward replies of chat models, and the words that count in them."""
+"""Parsing of chat replies, and which words in them are counted."""
 
 from __future__ import annotations
 
@@ -56,12 +56,12 @@ NO_WORD = [
 
 
 @pytest.mark.parametrize(("reply", "word"), ONE_WORD)
-def test_a_reply_of_one_word(reply: str, word: str) -> None:
+def test_parse_word_accepts_single_word_replies(reply: str, word: str) -> None:
     assert parse_word(reply) == word
 
 
 @pytest.mark.parametrize("reply", NO_WORD)
-def test_a_reply_without_one_word_has_failed(reply: str) -> None:
+def test_reply_without_a_word_counts_as_failed(reply: str) -> None:
     assert parse_word(reply) is None
 
 
@@ -107,7 +107,7 @@ TALKED = [
 
 
 @pytest.mark.parametrize("reply", [*LISTS, *TALKED])
-def test_every_form_of_list(reply: str) -> None:
+def test_parse_list_accepts_common_list_formats(reply: str) -> None:
     found = parse_list(reply, 3)
     assert found.words == PETS
     assert (found.failed, found.missing) == (0, 0)
@@ -125,7 +125,7 @@ REFUSALS = [
 
 
 @pytest.mark.parametrize("reply", REFUSALS)
-def test_a_reply_without_a_list_has_failed_altogether(reply: str) -> None:
+def test_reply_without_a_list_counts_all_words_as_failed(reply: str) -> None:
     found = parse_list(reply, 40)
     assert (found.words, found.failed, found.missing) == ((), 40, 0)
 
@@ -143,25 +143,27 @@ def test_a_reply_without_a_list_has_failed_altogether(reply: str) -> None:
         ("1. 20\n2. 3,000", 2, (("20", "3,000"), 0, 0, 0)),
     ],
 )
-def test_what_is_counted(reply: str, asked: int, expected: tuple[object, ...]) -> None:
+def test_words_failures_missing_and_extra_are_counted(
+    reply: str, asked: int, expected: tuple[object, ...]
+) -> None:
     found = parse_list(reply, asked)
     assert (found.words, found.failed, found.missing, found.extra) == expected
 
 
-def test_the_last_entry_of_a_cut_list_is_not_trusted() -> None:
+def test_last_entry_of_truncated_list_is_dropped() -> None:
     found = parse_list("1. dog\n2. cat\n3. mou", 4, is_cut=True)
     assert (found.words, found.failed, found.missing) == (("dog", "cat"), 1, 1)
 
 
 @given(st.text(alphabet=st.sampled_from("ab1 .,:;-*\n'\"`<think>/!"), max_size=60), st.booleans())
-def test_any_reply_is_counted_in_full(reply: str, is_cut: bool) -> None:
+def test_counts_of_any_reply_sum_to_requested_number(reply: str, is_cut: bool) -> None:
     found = parse_list(reply, 5, is_cut)
     assert len(found.words) + found.failed + found.missing == 5
     assert all(parse_word(word) == word for word in found.words)
     assert min(found.failed, found.missing, found.extra, found.talk) >= 0
 
 
-def test_the_prompts_hold_the_context_as_it_is() -> None:
+def test_prompts_contain_context_verbatim() -> None:
     # Predict the Next Word, App. C.2.
     assert word_prompt("He said <CONTEXT> 40") == (
         "You are ChatGPT, a large language model trained by OpenAI. I want you to answer which "
@@ -173,3 +175,7 @@ def test_the_prompts_hold_the_context_as_it_is() -> None:
         "words are plausible continuations to the context There are. I have no specific intent, I "
         "just want your guess. Return only the words and nothing else."
     )
+
+
+def test_parse_word_of_single_modifier_letter() -> None:
+    assert parse_word(" ʼ") == "ʼ"  # a letter for Unicode, and also a joiner

@@ -20,6 +20,7 @@ generation = pytest.importorskip("transformers.generation")
         ("top_k=40", "top_k=40"),
         (" typical=.2 , top_p=0.9", "top_p=0.9,typical=0.2"),
         ("temperature=1.0,top_p=1", "ancestral"),
+        ("eta=3e-4, min_p=.1,epsilon=0", "min_p=0.1,eta=0.0003"),
     ],
 )
 def test_canonical_form_parses_to_itself(text, canonical):
@@ -31,9 +32,10 @@ def test_canonical_form_parses_to_itself(text, canonical):
 @pytest.mark.parametrize(
     "text",
     ["", "warm", "temperature=0", "temperature=hot", "top_k=-1", "top_k=1.5", "top_p=0", "top_p=2",
-     "typical=0", "greedy,top_k=3", "top_k=3,top_k=4", "greedy=1", "temperature=inf", "top_p=nan"],
+     "typical=0", "greedy,top_k=3", "top_k=3,top_k=4", "greedy=1", "temperature=inf", "top_p=nan",
+     "min_p=1", "epsilon=-1", "eta=nan"],
 )  # fmt: skip
-def test_what_is_no_decoder_is_refused(text):
+def test_invalid_decoder_is_rejected(text):
     with pytest.raises(UsageError, match="decoder"):
         Decoder.parse(text)
 
@@ -52,6 +54,17 @@ def logits(seed: int = 0) -> object:
         ("top_p=0.01", [("TopPLogitsWarper", 0.01)]),
         ("typical=0.2", [("TypicalLogitsWarper", 0.2)]),
         ("typical=0.95", [("TypicalLogitsWarper", 0.95)]),
+        ("min_p=0.05", [("MinPLogitsWarper", 0.05)]),
+        ("min_p=0.9", [("MinPLogitsWarper", 0.9)]),
+        ("epsilon=0.003", [("EpsilonLogitsWarper", 0.003)]),
+        ("epsilon=0.9", [("EpsilonLogitsWarper", 0.9)]),
+        ("eta=0.003", [("EtaLogitsWarper", 0.003)]),
+        ("eta=0.3", [("EtaLogitsWarper", 0.3)]),
+        (
+            "top_p=0.95,min_p=0.02,typical=0.9,epsilon=0.01,eta=0.02",
+            [("TopPLogitsWarper", 0.95), ("MinPLogitsWarper", 0.02), ("TypicalLogitsWarper", 0.9),
+             ("EpsilonLogitsWarper", 0.01), ("EtaLogitsWarper", 0.02)],
+        ),
         (
             "temperature=1.5,top_k=50,top_p=0.8,typical=0.5",
             [("TemperatureLogitsWarper", 1.5), ("TopKLogitsWarper", 50),
@@ -59,7 +72,7 @@ def logits(seed: int = 0) -> object:
         ),
     ],
 )  # fmt: skip
-def test_same_as_transformers(text, names):
+def test_decoders_match_transformers(text, names):
     from transformers.generation import logits_process
 
     for seed in range(5):
@@ -70,11 +83,11 @@ def test_same_as_transformers(text, names):
         torch.testing.assert_close(got, expected.log_softmax(-1))
 
 
-def test_ancestral_is_the_models_own_distribution():
+def test_ancestral_does_not_change_distribution():
     torch.testing.assert_close(Decoder().log_probs(logits()), logits().log_softmax(-1))
 
 
-def test_greedy_puts_all_mass_on_the_first_maximum():
+def test_greedy_puts_all_mass_on_first_maximum():
     got = Decoder(greedy=True).log_probs(torch.tensor([[0.0, 2.0, 2.0]]))
     assert got.tolist() == [[-math.inf, 0.0, -math.inf]]
 
@@ -85,7 +98,7 @@ def test_log_probabilities_sum_to_one(text):
     torch.testing.assert_close(total, torch.ones(7))
 
 
-def test_a_decoder_reads_back_as_itself():
+def test_decoder_string_round_trip():
     for text in ("top_k=1000000", "temperature=0.70710678", "top_p=0.9", "temperature=2"):
         assert Decoder.parse(str(Decoder.parse(text))) == Decoder.parse(text)
         assert str(Decoder.parse(text)) == text
@@ -97,7 +110,7 @@ DECODERS = ["ancestral", "greedy", "temperature=0.5", "top_k=3", "top_p=0.6", "t
 
 @pytest.mark.parametrize("text", DECODERS)
 @pytest.mark.parametrize("slack", [0.0, 0.01, 0.3])
-def test_each_row_is_decoded_by_itself_in_any_number_of_dimensions(text, slack):
+def test_rows_are_decoded_independently_in_any_shape(text, slack):
     decoder, stacked = Decoder.parse(text), logits()[:6, :9].reshape(2, 3, 9) / 3
 
     def found(given):
@@ -143,7 +156,7 @@ def test_each_row_is_decoded_by_itself_in_any_number_of_dimensions(text, slack):
         ("temperature=2,top_k=1", [1.0, 0.5], 0.2, "10", "10"),
     ],
 )  # fmt: skip
-def test_which_tokens_stay_if_logits_are_a_little_off(text, values, slack, low, high):
+def test_kept_tokens_under_bounded_logit_error(text, values, slack, low, high):
     decoder, given = Decoder.parse(text), torch.tensor(values, dtype=torch.float64)
     weights = decoder.weights_between(given, slack)
     kept = ["".join(str(int(w > 0)) for w in side) for side in weights]
@@ -155,7 +168,7 @@ def test_which_tokens_stay_if_logits_are_a_little_off(text, values, slack, low, 
             torch.testing.assert_close(side, own * mask)
 
 
-def test_rounding_never_leaves_a_step_without_tokens():
+def test_rounding_never_drops_all_tokens():
     """Equal probabilities whose sum in single precision stays below 1: all of them are kept."""
     for size in range(2, 60):
         for text in ("typical=0.9999999999999999", "top_p=0.9999999999999999"):
@@ -168,7 +181,7 @@ def test_rounding_never_leaves_a_step_without_tokens():
     [("ancestral", False), ("temperature=2", False), ("greedy", True), ("top_k=3", True),
      ("top_p=0.9", True), ("typical=0.5", True), ("temperature=2,top_p=0.9", True)],
 )  # fmt: skip
-def test_whether_tokens_lose_all_their_probability(text, truncates):
+def test_truncates_tells_whether_tokens_are_dropped(text, truncates):
     assert Decoder.parse(text).truncates is truncates
 
 
@@ -176,7 +189,7 @@ def test_whether_tokens_lose_all_their_probability(text, truncates):
     ("text", "probs"),
     [("top_p=0.5", [0, 0, 0.5, 0.5]), ("typical=0.5", [0.5, 0.5, 0, 0]), ("top_k=2", [0.25] * 4)],
 )
-def test_equally_likely_tokens_stay_up_to_the_mass_and_no_further(text, probs):
+def test_truncation_of_equally_likely_tokens(text, probs):
     assert Decoder.parse(text).probs(torch.zeros(4)).tolist() == probs
 
 
@@ -185,5 +198,5 @@ def test_greedy_logits_are_log_probabilities():
 
 
 @pytest.mark.parametrize("text", ["top_p=1", "typical=1", "top_k=1", "temperature=1e-9"])
-def test_the_ends_of_the_ranges_are_decoders(text):
+def test_boundary_values_are_valid_decoders(text):
     assert str(Decoder.parse(text)) in ("ancestral", "top_k=1", "temperature=1e-09")

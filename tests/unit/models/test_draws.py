@@ -1,4 +1,4 @@
-"""Draws in doubt: whatever rounding could change is marked."""
+"""Draws that rounding could change are marked."""
 
 from __future__ import annotations
 
@@ -18,6 +18,7 @@ from aleatoric.models.decoding import (  # noqa: E402
 DECODERS = [
     "ancestral", "greedy", "temperature=0.5", "top_k=5", "top_p=0.9", "top_p=0.3", "typical=0.2",
     "typical=0.95", "top_k=8,top_p=0.8", "temperature=0.7,top_p=0.9,typical=0.5",
+    "min_p=0.1", "epsilon=0.02", "eta=0.05", "top_k=20,min_p=0.03,typical=0.9,eta=0.01",
 ]  # fmt: skip
 SLACK = 1e-3
 
@@ -39,7 +40,7 @@ def logits_of(seed: int, rows: int = 200, size: int = 37) -> torch.Tensor:
     ],
 )
 def test_uniforms_are_the_high_bits_of_splitmix64(key: int, outputs: list[int]) -> None:
-    """The first outputs of the published generator: the same key draws the same in any version."""
+    """First outputs of the published generator: a key gives the same draw in any version."""
     found = uniforms(torch.tensor([key, 5]), 3)
     assert found.shape == (3, 2)
     assert found[:, 0].tolist() == [(output >> 40) / 2**24 for output in outputs]
@@ -48,7 +49,7 @@ def test_uniforms_are_the_high_bits_of_splitmix64(key: int, outputs: list[int]) 
 
 
 @pytest.mark.parametrize("name", DECODERS)
-def test_a_draw_that_is_not_marked_survives_any_rounding(name: str) -> None:
+def test_unmarked_draw_is_robust_to_rounding(name: str) -> None:
     decoder, rng = Decoder.parse(name), np.random.default_rng(1)
     for seed in range(20):
         logits = logits_of(seed)
@@ -65,7 +66,7 @@ def test_a_draw_that_is_not_marked_survives_any_rounding(name: str) -> None:
 
 
 @pytest.mark.parametrize("name", DECODERS)
-def test_without_rounding_both_ways_draw_the_same(name: str) -> None:
+def test_draws_agree_without_rounding_error(name: str) -> None:
     decoder, logits = Decoder.parse(name), logits_of(3)
     keys = torch.as_tensor(child(np.arange(len(logits)), 0))
     rows = torch.arange(len(logits))

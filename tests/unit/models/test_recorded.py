@@ -1,4 +1,4 @@
-"""Recorded draws: how rows meet items, what is told of those that do not, and raw texts."""
+"""Recorded draws: matching rows to items, notes on unmatched rows, and raw texts."""
 
 from __future__ import annotations
 
@@ -58,7 +58,7 @@ def about_model(store: Store) -> list[str]:
     return [note for note in notes(store) if note.startswith("model:")]
 
 
-def test_rows_name_their_item_by_id_or_by_passage_and_position(tmp_path: Path) -> None:
+def test_rows_match_items_by_id_or_by_passage_and_position(tmp_path: Path) -> None:
     draws = read(
         tmp_path / "m.jsonl",
         {"id": "1:2", "samples": {"are": 1}},
@@ -70,7 +70,7 @@ def test_rows_name_their_item_by_id_or_by_passage_and_position(tmp_path: Path) -
     assert [d.item_id for d in draws] == ["1:2", "7", "1:3", "a:b", "mine"]
 
 
-def test_both_names_of_an_item_are_one(tmp_path: Path) -> None:
+def test_rows_by_id_and_by_position_are_pooled(tmp_path: Path) -> None:
     by_id = {"id": "1:2", "samples": {"are": 1}}
     by_place = {"passage": 1, "position": 2, "samples": {"is": 3}}
     with run(tmp_path, by_id, by_place) as store:
@@ -80,30 +80,30 @@ def test_both_names_of_an_item_are_one(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("name", ["samples", "counts"])
-def test_counts_have_two_names(tmp_path: Path, name: str) -> None:
+def test_samples_and_counts_fields_are_equivalent(tmp_path: Path, name: str) -> None:
     [draws] = read(tmp_path / "m.jsonl", {"id": "1:2", name: {"a": 2, "b": 0}, "failed": 3})
     assert draws == Draws("1:2", {"a": 2}, failed=3)
 
 
 @pytest.mark.parametrize("name", ["samples", "texts"])
-def test_raw_texts_have_two_names(tmp_path: Path, name: str) -> None:
+def test_raw_text_field_aliases_are_equivalent(tmp_path: Path, name: str) -> None:
     [draws] = read(tmp_path / "m.jsonl", {"id": "1:2", name: [" a dog", "", "\n"]})
     assert draws == Draws("1:2", {}, texts=(" a dog", "", "\n"))
 
 
-def test_log_probabilities_are_kept_as_they_are(tmp_path: Path) -> None:
+def test_log_probabilities_are_not_renormalised(tmp_path: Path) -> None:
     [draws] = read(tmp_path / "m.jsonl", {"id": "1:2", "logprobs": {"a": -1, "b": -2}})
     assert draws.logprobs == {"a": -1.0, "b": -2.0}
 
 
-def test_probabilities_that_sum_to_more_than_1_are_refused(tmp_path: Path) -> None:
-    said = "m.jsonl, line 1: the probabilities of item '1:2' sum to 1.36788, more than 1"
-    with pytest.raises(DataError, match=said):
+def test_probabilities_that_sum_to_more_than_1_are_rejected(tmp_path: Path) -> None:
+    message = "m.jsonl, line 1: the probabilities of item '1:2' sum to 1.36788, more than 1"
+    with pytest.raises(DataError, match=message):
         read(tmp_path / "m.jsonl", {"id": "1:2", "logprobs": {"a": -1, "b": 0}})
     assert read(tmp_path / "m.jsonl", {"id": "1:2", "logprobs": {"a": 0, "b": -20}})
 
 
-def test_a_recording_is_named_by_its_file_and_pinned_by_its_bytes(tmp_path: Path) -> None:
+def test_recording_is_named_after_file_and_identified_by_hash(tmp_path: Path) -> None:
     path = write(tmp_path / "gpt2.v1.jsonl", {"id": "1", "samples": {"a": 1}})
     packed = tmp_path / "gpt2.jsonl.gz"
     packed.write_bytes(gzip.compress(path.read_bytes()))
@@ -113,7 +113,7 @@ def test_a_recording_is_named_by_its_file_and_pinned_by_its_bytes(tmp_path: Path
     assert list(one.draws((), ASK)) == list(other.draws((), ASK))
 
 
-def test_everything_that_does_not_join_is_counted(tmp_path: Path) -> None:
+def test_unmatched_rows_and_items_are_counted(tmp_path: Path) -> None:
     stranger = {"id": "9:9", "samples": {"x": 1}}
     with run(tmp_path, {"id": "1:2", "samples": {"are": 2}}, stranger, stranger) as store:
         assert tvd(store) == (0.0, 1, 2)
@@ -123,7 +123,7 @@ def test_everything_that_does_not_join_is_counted(tmp_path: Path) -> None:
         ]
 
 
-def test_a_complete_recording_has_nothing_to_note(tmp_path: Path) -> None:
+def test_complete_recording_has_no_notes(tmp_path: Path) -> None:
     rows = [{**who, "samples": who["human"]} for who in PEOPLE]
     with run(tmp_path, *rows) as store:
         assert tvd(store) == (0.0, 3, 0)
@@ -137,13 +137,13 @@ REPEATED = [
 ]
 
 
-def test_repeated_rows_are_further_samples_of_their_item(tmp_path: Path) -> None:
+def test_repeated_rows_are_pooled_per_item(tmp_path: Path) -> None:
     with run(tmp_path, *REPEATED) as store:
         assert tvd(store) == (pytest.approx(0.75), 1, 2)
         assert "model: 2 rows repeat an item and count as further samples" in about_model(store)
 
 
-def test_repeated_rows_may_count_as_items_of_their_own(tmp_path: Path) -> None:
+def test_repeated_rows_can_count_as_separate_items(tmp_path: Path) -> None:
     with run(tmp_path, *REPEATED, choices=("repeats=separate",)) as store:
         assert tvd(store) == (pytest.approx(2 / 3), 3, 2)
         assert "model: 2 rows repeat an item and count as items of their own" in about_model(store)
@@ -158,7 +158,7 @@ def test_repeated_rows_may_count_as_items_of_their_own(tmp_path: Path) -> None:
         (("failed=outcome",), 2 / 3),  # are, is, no word
     ],
 )
-def test_raw_texts_go_through_the_chosen_rule(
+def test_raw_texts_are_read_with_chosen_word_rule(
     tmp_path: Path, choices: tuple[str, ...], expected: float
 ) -> None:
     row = {"id": "1:2", "texts": [" are\nthey", ' "is-', "?!"]}
@@ -168,7 +168,7 @@ def test_raw_texts_go_through_the_chosen_rule(
         assert tvd(store)[0] == pytest.approx(expected)
 
 
-def test_an_item_whose_draws_hold_no_word_is_undefined_and_counted(tmp_path: Path) -> None:
+def test_item_without_any_drawn_word_is_undefined_and_counted(tmp_path: Path) -> None:
     empty = [{"id": "1:2", "texts": ["..."]}, {"id": "1:3", "samples": {}, "failed": 4}]
     good = {"id": "2:2", "samples": {"is": 1, "was": 1}}
     with run(tmp_path, *empty, {"id": "1:3", "samples": {}}, good) as store:
@@ -176,7 +176,7 @@ def test_an_item_whose_draws_hold_no_word_is_undefined_and_counted(tmp_path: Pat
         assert (found.estimate.value, found.estimate.n_undefined) == (0.0, 2)
 
 
-def test_the_json_tells_what_is_missing(
+def test_json_output_reports_missing_items(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     corpus = write(tmp_path / "people.jsonl", *PEOPLE)
@@ -190,3 +190,10 @@ def test_the_json_tells_what_is_missing(
     assert len(found["notes"]) == 3
     of_model = [r for r in found["results"] if (r["system"], r["metric"]) == ("model", "tvd")]
     assert [r["estimate"]["n_missing"] for r in of_model] == [2]
+
+
+def test_recorded_table_is_rejected_with_a_hint(tmp_path: Path) -> None:
+    path = tmp_path / "model.csv"
+    path.write_text("id,word\n1,a\n")
+    with pytest.raises(DataError, match="one JSON object per line, because tables are not read"):
+        list(recorded.load(str(path)).draws((), ASK))

@@ -1,4 +1,4 @@
-"""How a text begins: as the model's tokenizer starts it, with a beginning-of-text token, or not."""
+"""How texts start: as the model's tokenizer does, with a BOS token, or without."""
 
 # ruff: noqa: E402  (the imports below need torch, and the tests are skipped without it)
 from __future__ import annotations
@@ -62,7 +62,7 @@ def fetched(name: str) -> Path:
 
 
 @pytest.mark.parametrize("name", sampled([*WITH_BOS, *WITHOUT], ["llama2", "gpt2", "qwen2_5"]))
-def test_published_tokenizers_start_texts_as_their_families_do(name):
+def test_bos_policy_of_published_tokenizers(name):
     tokenizer = load_tokenizer(str(fetched(name)))
     start = start_tokens(tokenizer, "auto", name)
     assert start == ((tokenizer.bos_token_id,) if name in WITH_BOS else ())
@@ -84,7 +84,7 @@ TEMPLATES = {
 
 
 @pytest.mark.parametrize("template", TEMPLATES)
-def test_auto_is_what_the_tokenizer_puts_in_front(template):
+def test_auto_bos_follows_tokenizer(template):
     tokenizer = words(template)
     start, policy = TEMPLATES[template]
     assert start_tokens(tokenizer, "auto", "m") == start
@@ -93,7 +93,7 @@ def test_auto_is_what_the_tokenizer_puts_in_front(template):
     assert start_tokens(tokenizer, "add", "m") == (0,)
 
 
-def test_other_policies_are_refused():
+def test_unknown_bos_policy_is_rejected():
     with pytest.raises(UsageError, match="--bos maybe is not known; use auto, none or add"):
         start_tokens(words(), "maybe", "m")
 
@@ -106,9 +106,7 @@ def test_other_policies_are_refused():
         ({"type": "ByteLevel", "add_prefix_space": False, "trim_offsets": True}, ()),
     ],
 )
-def test_add_bos_token_counts_where_the_tokenizer_file_leaves_it_open(
-    tmp_path, processor, expected
-):
+def test_add_bos_token_applies_if_tokenizer_file_is_silent(tmp_path, processor, expected):
     words().save_pretrained(tmp_path)
     _change(tmp_path / "tokenizer.json", post_processor=processor)
     assert own_start(load_tokenizer(str(tmp_path))) == ()
@@ -121,15 +119,15 @@ def _change(path: Path, **settings: Any) -> None:
 
 
 @pytest.mark.parametrize("add", [True, False, None])
-def test_gguf_metadata_say_how_a_text_begins(add, monkeypatch):
+def test_bos_policy_from_gguf_metadata(add, monkeypatch):
     monkeypatch.setattr(gguf, "metadata", lambda path, key: add)
     for template in (None, "<s> $A"):
         tokenizer = words(template)
-        gguf._fix_start(tokenizer, Path("m.gguf"))
+        gguf._fix_tokenizer(tokenizer, Path("m.gguf"))
         assert bool(own_start(tokenizer)) == (template is not None if add is None else add)
 
 
-def test_every_level_starts_texts_alike_and_says_so():
+def test_every_level_uses_and_records_same_bos_policy():
     model, _ = tiny("gpt2")
     tokenizer = words("<s> $A </s>")
     tokenizer.backend_tokenizer.decoder = decoders.ByteLevel()
@@ -150,7 +148,7 @@ def test_every_level_starts_texts_alike_and_says_so():
     assert strip.wanted == tuple(row)
 
 
-def test_tokens_that_begin_a_text_are_given_and_not_scored():
+def test_start_tokens_are_given_but_not_scored():
     model, _ = tiny("gpt2")
     tokenizer = words("<pad> <s> $A")
     (row,) = tokenizer(["A dog runs. A dog runs."], add_special_tokens=False)["input_ids"]

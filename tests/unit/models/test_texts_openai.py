@@ -1,4 +1,4 @@
-"""Texts from a server that misbehaves as it is told."""
+"""Text generation through a server with injected faults."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ def items(number: int) -> list[TextItem]:
     return [TextItem(f"i{i}", "1", (f"Text {i}.",), ()) for i in range(number)]
 
 
-def test_every_input_gets_its_texts_whatever_fails(server: Any) -> None:
+def test_every_input_gets_all_texts_despite_faults(server: Any) -> None:
     server.text = lambda number, body: f" s{body['seed']} {body['prompt']}\n"
     asked = Writing(samples=3, template="Simplify: {input}")
     calm = {t.item_id: t.texts for t in writer_at(server, "server=vllm&n=1").write(items(5), asked)}
@@ -37,7 +37,7 @@ def test_every_input_gets_its_texts_whatever_fails(server: Any) -> None:
     assert any("requests" in note for note in stormy.notes())
 
 
-def test_several_texts_in_one_request_of_the_asked_length(server: Any) -> None:
+def test_request_asks_for_several_texts_and_max_tokens(server: Any) -> None:
     (texts,) = writer_at(server).write(items(1), Writing(samples=4, stop=("\n",)))
     assert len(texts.texts) == 4
     (body,) = server.asked
@@ -45,7 +45,7 @@ def test_several_texts_in_one_request_of_the_asked_length(server: Any) -> None:
     assert (body["top_k"], body["repetition_penalty"], body["stop"]) == (-1, 1.0, ["\n"])
 
 
-def test_chat_by_option_or_by_question(server: Any) -> None:
+def test_chat_mode_by_model_option_or_by_request(server: Any) -> None:
     for options, asked in (("server=vllm&mode=chat", Writing(samples=1)),
                            ("server=vllm", Writing(samples=1, chat=True))):  # fmt: skip
         list(writer_at(server, options).write([*items(1), DIALOGUE], asked))
@@ -55,14 +55,14 @@ def test_chat_by_option_or_by_question(server: Any) -> None:
         server.asked.clear()
 
 
-def test_turns_need_a_separator_that_is_known(server: Any) -> None:
+def test_dialogue_turns_require_separator(server: Any) -> None:
     with pytest.raises(ModelError, match="turns=newline"):
         list(writer_at(server).write([DIALOGUE], Writing(samples=1)))
     list(writer_at(server).write([DIALOGUE], Writing(samples=1, turns="newline")))
     assert server.asked[-1]["prompt"] == "Hi.\nHello.\nHow are you?\n"
 
 
-def test_stop_strings_cut_here_too_and_cut_texts_are_counted(server: Any) -> None:
+def test_stop_strings_apply_and_truncated_texts_are_counted(server: Any) -> None:
     server.text = lambda number, body: "One. Two. Q: three"
     writer = writer_at(server, "server=other")
     (texts,) = writer.write(items(1), Writing(samples=2, stop=("Q:",)))
@@ -76,15 +76,15 @@ def test_stop_strings_cut_here_too_and_cut_texts_are_counted(server: Any) -> Non
     assert any("1 of 1 texts is empty" in note for note in writer.notes())
 
 
-def test_under_another_decoder_texts_are_counted_anew(server: Any) -> None:
+def test_counts_are_reset_per_decoder(server: Any) -> None:
     writer = writer_at(server)
     for decoder in ("ancestral", "top_p=0.9"):
         list(writer.write(items(2), Writing(samples=2, decoder=decoder)))
         assert any("4 of 4 texts were cut" in note for note in writer.notes())
 
 
-def test_only_texts_that_were_given_are_counted(server: Any) -> None:
-    """What is under way when a run stops is lost, and written again."""
+def test_only_yielded_texts_are_counted(server: Any) -> None:
+    """Requests in flight when a run stops are discarded and repeated later."""
     writer = writer_at(server)
     walk = writer.write(items(6), Writing(samples=2))
     for number in (1, 2, 3):
@@ -94,14 +94,14 @@ def test_only_texts_that_were_given_are_counted(server: Any) -> None:
     assert writer.tally.texts == 6
 
 
-def test_lists_of_words_and_unknown_decoders_are_refused(server: Any) -> None:
+def test_word_lists_and_unknown_decoders_are_rejected(server: Any) -> None:
     with pytest.raises(UsageError, match="chat-list"):
         load_texts(f"gpt@{server.url}?mode=chat-list")
     with pytest.raises(UsageError, match="typical cannot be sent"):
         list(writer_at(server).write(items(1), Writing(decoder="typical=0.2")))
 
 
-def test_a_refusal_hints_at_chat(server: Any) -> None:
+def test_completions_error_suggests_chat_mode(server: Any) -> None:
     server.faults = cycle(["status:404"])
     with pytest.raises(ModelError, match="mode=chat"):
         list(writer_at(server).write(items(1), Writing(samples=1)))

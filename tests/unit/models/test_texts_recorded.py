@@ -1,4 +1,4 @@
-"""Texts recorded before: good files, and bad ones with their line and fix."""
+"""Recorded texts: valid files, and errors with line and fix for invalid ones."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ def texts_of(model: RecordedTexts, items: list[TextItem] = ITEMS) -> dict[str, t
     return {texts.item_id: texts.texts for texts in model.write(items, Writing())}
 
 
-def test_rows_join_by_id(tmp_path: Path) -> None:
+def test_rows_are_matched_by_id(tmp_path: Path) -> None:
     path = recorded(
         tmp_path,
         {"id": "2", "generations": ["c", "d"]},
@@ -61,7 +61,7 @@ def test_null_and_missing_texts_are_counted(tmp_path: Path) -> None:
     ]
 
 
-def test_one_of_several_systems_is_chosen(tmp_path: Path) -> None:
+def test_one_of_several_systems_is_selected(tmp_path: Path) -> None:
     rows = [{"id": "1", "system": name, "texts": [name]} for name in ("a", "b")]
     path = recorded(tmp_path, *rows)
     assert texts_of(load_texts(f"{path}?system=b"), ITEMS[:1]) == {"1": ("b",)}
@@ -84,7 +84,7 @@ GOOD = {"id": "1", "texts": ["a"]}
 
 
 @pytest.mark.parametrize(
-    ("row", "said"),
+    ("row", "message"),
     [
         ("{", "not JSON"),
         ("[]", "not an object"),
@@ -101,24 +101,24 @@ GOOD = {"id": "1", "texts": ["a"]}
         ({"id": "2", "system": [], "texts": ["b"]}, "system"),
     ],
 )
-def test_bad_lines_name_file_line_and_fix(tmp_path: Path, row: Any, said: str) -> None:
+def test_errors_name_file_line_and_fix(tmp_path: Path, row: Any, message: str) -> None:
     path = recorded(tmp_path, GOOD, row)
     with pytest.raises(DataError) as error:
         texts_of(load_texts(str(path)))
-    assert said in str(error.value)
+    assert message in str(error.value)
     assert str(error.value).startswith(f"{path}, line 2: ")
     assert "; " in str(error.value)
     assert error.value.status == 2
 
 
-def test_bytes_that_are_not_utf8(tmp_path: Path) -> None:
+def test_invalid_utf8_is_rejected(tmp_path: Path) -> None:
     path = tmp_path / "x.jsonl"
     path.write_bytes(b'{"id": 1, "texts": ["caf\xe9"]}\n')
     with pytest.raises(DataError, match="line 1: byte 0xe9"):
         load_texts(str(path))
 
 
-def test_a_file_without_rows_or_without_any_known_id(tmp_path: Path) -> None:
+def test_file_without_rows_or_matching_ids_is_rejected(tmp_path: Path) -> None:
     with pytest.raises(DataError, match="holds no row"):
         load_texts(str(recorded(tmp_path, "")))
     with pytest.raises(DataError, match="no such file"):

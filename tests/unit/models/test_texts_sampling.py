@@ -1,5 +1,5 @@
 # ruff: noqa: E402  (the imports below need torch, and the tests are skipped without it)
-"""The sampling loop: unbiased, without a library's defaults, the same in every batch."""
+"""The sampling loop: unbiased, no library defaults, independent of batching."""
 
 from __future__ import annotations
 
@@ -16,6 +16,9 @@ from enumerable_lm import EnumerableLM
 from forced_lms import tiny
 from transformers import GenerationConfig, LogitsProcessorList
 from transformers.generation.logits_process import (
+    EpsilonLogitsWarper,
+    EtaLogitsWarper,
+    MinPLogitsWarper,
     TemperatureLogitsWarper,
     TopKLogitsWarper,
     TopPLogitsWarper,
@@ -37,6 +40,9 @@ DECODERS = {
     "top_p=0.85": [TopPLogitsWarper(0.85)],
     "typical=0.2": [TypicalLogitsWarper(0.2)],
     "typical=0.95": [TypicalLogitsWarper(0.95)],
+    "min_p=0.05": [MinPLogitsWarper(0.05)],
+    "epsilon=0.01": [EpsilonLogitsWarper(0.01)],
+    "eta=0.01": [EtaLogitsWarper(0.01)],
     "temperature=0.7,top_k=20,top_p=0.9": [
         TemperatureLogitsWarper(0.7), TopKLogitsWarper(20), TopPLogitsWarper(0.9)
     ],
@@ -54,7 +60,7 @@ def encoded(net: Any, *texts: str) -> list[tuple[int, ...]]:
 
 
 def generated(net: Any, prompt: tuple[int, ...], samples: int, room: int) -> Counter:
-    """The library's own samples, all its truncation switched off."""
+    """Samples of transformers' `generate` with all truncation disabled."""
     torch.manual_seed(1)
     plain = {"do_sample": True, "top_k": 0, "top_p": 1.0, "temperature": 1.0, "num_beams": 1}
     ids = torch.tensor([prompt])
@@ -68,7 +74,7 @@ def generated(net: Any, prompt: tuple[int, ...], samples: int, room: int) -> Cou
     return Counter(tuple(row[:n]) for row, n in zip(rows, lengths, strict=True))
 
 
-def test_every_text_of_the_toy_comes_as_often_as_it_should() -> None:
+def test_toy_texts_have_expected_frequencies() -> None:
     toy = EnumerableLM((b" a", b"b", b"."), depth=3, seed=1, sharpness=1.0)
     found = written(ToyNetwork(toy), [(0,)], 20000, 9)
     texts = Counter(b"".join(toy.tokens[i] for i in sample.ids) for sample in found.values())
@@ -78,7 +84,7 @@ def test_every_text_of_the_toy_comes_as_often_as_it_should() -> None:
     assert fits(texts, probabilities)
 
 
-def test_the_same_distribution_as_generate_without_its_defaults() -> None:
+def test_matches_generate_without_default_settings() -> None:
     net = network("gpt2", torch.float32)
     (prompt,) = encoded(net, "The ferry")
     ours = Counter(sample.ids for sample in written(net, [prompt], 6000, 3).values())
@@ -92,7 +98,7 @@ def test_the_same_distribution_as_generate_without_its_defaults() -> None:
 
 
 @pytest.mark.parametrize("kind", ["t5", "marian"])
-def test_encoder_decoders_write_as_generate_does_but_for_padding(kind: str) -> None:
+def test_encoder_decoder_matches_generate_except_padding(kind: str) -> None:
     net = network(kind, torch.float32)
     (prompt,) = encoded(net, "The ferry")
     ours = Counter(sample.ids for sample in written(net, [prompt], 5000, 2).values())
@@ -113,7 +119,7 @@ def test_encoder_decoders_write_as_generate_does_but_for_padding(kind: str) -> N
 
 
 @pytest.mark.parametrize("kind", KINDS)
-def test_a_generation_config_changes_nothing(kind: str) -> None:
+def test_generation_config_is_ignored(kind: str) -> None:
     model, words = tiny(kind)
     model.generation_config = GenerationConfig(
         do_sample=False, top_k=1, num_beams=4, repetition_penalty=5.0, forced_bos_token_id=7,
@@ -127,7 +133,7 @@ def test_a_generation_config_changes_nothing(kind: str) -> None:
 
 
 def expected(net: Any, prompt: tuple[int, ...], processors: Any = ()) -> dict[int, float]:
-    """First-token probabilities by the library's own processors; all ends are -1."""
+    """First-token probabilities by transformers' logits processors; all ends are -1."""
     logits = net.alone(prompt, ())
     probs = LogitsProcessorList(processors)(torch.tensor([prompt]), logits).softmax(-1)[0]
     found: dict[int, float] = Counter()
@@ -137,7 +143,7 @@ def expected(net: Any, prompt: tuple[int, ...], processors: Any = ()) -> dict[in
 
 
 @pytest.mark.parametrize("name", DECODERS)
-def test_decoders_draw_what_the_library_s_processors_leave(name: str) -> None:
+def test_decoders_match_transformers_logits_processors(name: str) -> None:
     net = network("gpt2", torch.float32)
     (prompt,) = encoded(net, "The ferry")
     probabilities = expected(net, prompt, DECODERS[name])
@@ -149,7 +155,7 @@ def test_decoders_draw_what_the_library_s_processors_leave(name: str) -> None:
         torch.testing.assert_close(weights / weights.sum(), theirs, atol=1e-6, rtol=0)
 
 
-def test_greedy_is_the_library_s_and_costs_one_row() -> None:
+def test_greedy_matches_generate_and_uses_one_row() -> None:
     net = network("gpt2")
     prompts = encoded(net, "The ferry", "Bread")
     widths = []
@@ -169,7 +175,7 @@ def test_greedy_is_the_library_s_and_costs_one_row() -> None:
 
 @pytest.mark.parametrize("kind", KINDS)
 @pytest.mark.parametrize(("dtype", "close"), [(torch.float32, 2e-5), (torch.float64, 1e-12)])
-def test_shared_rows_give_what_they_give_alone(kind: str, dtype: Any, close: float) -> None:
+def test_shared_prefix_rows_match_separate_rows(kind: str, dtype: Any, close: float) -> None:
     net = network(kind, dtype)
     prompts = encoded(net, *INPUTS)
     batch, logits = net.begin(prompts)
@@ -188,7 +194,7 @@ def test_shared_rows_give_what_they_give_alone(kind: str, dtype: Any, close: flo
 @pytest.mark.parametrize(
     "decoder", sampled(["ancestral", "top_p=0.9", "typical=0.2", "top_k=30"], ["top_p=0.9"])
 )
-def test_the_same_texts_whatever_the_batch(kind: str, dtype: Any, decoder: str) -> None:
+def test_texts_do_not_depend_on_batch_size(kind: str, dtype: Any, decoder: str) -> None:
     model, words = tiny(kind)
     asked = ask(samples=5, max_new_tokens=12, decoder=decoder, seed=3)
     found = []
@@ -201,7 +207,7 @@ def test_the_same_texts_whatever_the_batch(kind: str, dtype: Any, decoder: str) 
     assert len({text for texts in found[0].values() for text in texts}) > 20
 
 
-def test_one_input_s_texts_do_not_depend_on_the_others_or_on_how_many_are_asked_for() -> None:
+def test_texts_do_not_depend_on_other_inputs_or_sample_count() -> None:
     model, words = tiny("gpt2")
     writer = text_model(model, words, label="x")
     every = {texts.item_id: texts.texts for texts in writer.write(items(*INPUTS), ask(samples=6))}
@@ -211,7 +217,7 @@ def test_one_input_s_texts_do_not_depend_on_the_others_or_on_how_many_are_asked_
     assert other.texts != one.texts
 
 
-def test_draws_in_doubt_are_decided_alone(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_uncertain_draws_are_recomputed_without_batching(monkeypatch: pytest.MonkeyPatch) -> None:
     net = network("gpt2")
     prompts = encoded(net, *INPUTS[:2])
     wanted = written(net, prompts, 20, 6)
@@ -225,7 +231,7 @@ def test_draws_in_doubt_are_decided_alone(monkeypatch: pytest.MonkeyPatch) -> No
     assert len(calls) > 10
 
 
-def test_too_little_memory_halves_the_batch(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_out_of_memory_halves_batch(monkeypatch: pytest.MonkeyPatch) -> None:
     net = network("gpt2")
     prompts = encoded(net, *INPUTS)
     wanted = written(net, prompts, 7, 6)
@@ -254,7 +260,7 @@ def test_other_errors_are_not_hidden() -> None:
         written(net, [(1, 2)], 2, 2)
 
 
-def test_logits_that_are_no_numbers_name_the_input() -> None:
+def test_nan_logits_name_the_input() -> None:
     net = network("gpt2")
     forward = net.forward
     object.__setattr__(net, "forward", lambda *a: forward(*a) * float("nan"))
@@ -262,7 +268,7 @@ def test_logits_that_are_no_numbers_name_the_input() -> None:
         written(net, [(1, 2)], 2, 2)
 
 
-def test_half_precision_writes() -> None:
+def test_generation_in_half_precision() -> None:
     net = network("gpt2", torch.bfloat16)
     found = written(net, encoded(net, *INPUTS), 3, 5, "top_p=0.9")
     assert len(found) == 3 * len(INPUTS)

@@ -1,5 +1,5 @@
 # ruff: noqa: E402  (the imports below need torch, and the tests are skipped without it)
-"""Writers of texts: prompts, ends, windows, loading."""
+"""Text generation models: prompts, stop conditions, context window, loading."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ def writer(kind: str = "gpt2", **options: Any) -> LiveWriter:
 
 
 def decoded(made: LiveWriter, turns: tuple[str, ...], asked: Writing) -> str:
-    """What the model is given, special tokens shown."""
+    """The prompt of the model, with special tokens."""
     tokens = made.network.tokenizer.convert_ids_to_tokens(made.network.encode(turns, asked))
     return "".join(tokens).replace("Ġ", " ").replace("Ċ", "\n")
 
@@ -57,11 +57,11 @@ DIALOGUE = ("A dog runs.", "Bread is made.", "The ferry left.")
         ("t5", {"turns": "newline"}, "A dog runs.\nBread is made.\nThe ferry left.</s>"),
     ],
 )
-def test_turns_are_joined(kind: str, options: dict[str, Any], wanted: str) -> None:
+def test_dialogue_turns_are_joined(kind: str, options: dict[str, Any], wanted: str) -> None:
     assert decoded(writer(kind), DIALOGUE, Writing(**options)) == wanted
 
 
-def test_templates_and_beginnings() -> None:
+def test_prompt_template_and_bos() -> None:
     simplify = Writing(template="Simplify: {input} {0} {x}")
     assert decoded(writer(), ("A {input} dog",), simplify) == "Simplify: A {input} dog {0} {x}"
     assert decoded(writer(bos="add"), ("A dog",), Writing()) == "<s>A dog"
@@ -72,7 +72,7 @@ def test_templates_and_beginnings() -> None:
         writer(bos="maybe")
 
 
-def test_chat_templates() -> None:
+def test_chat_template_is_applied() -> None:
     made = writer(bos="add")
     with pytest.raises(UsageError, match="no chat template"):
         decoded(made, ("A dog",), Writing(chat=True))
@@ -86,14 +86,14 @@ def test_chat_templates() -> None:
 
 
 @pytest.mark.parametrize("bad", [{"template": "x"}, {"samples": 0}, {"stop": ("",)}])
-def test_what_cannot_be_asked_is_refused(bad: dict[str, Any]) -> None:
+def test_invalid_generation_options_are_rejected(bad: dict[str, Any]) -> None:
     with pytest.raises(UsageError):
         check_writing(Writing(**bad))
     with pytest.raises(AleatoricError):
         list(writer().write(items("A dog"), ask(**bad)))
 
 
-def test_an_unknown_decoder_is_refused() -> None:
+def test_unknown_decoder_is_rejected() -> None:
     with pytest.raises(UsageError, match="unknown decoder"):
         list(writer().write(items("A dog"), ask(decoder="beam=4")))
 
@@ -107,7 +107,7 @@ def test_inputs_that_fill_the_window_are_named() -> None:
         list(writer("marian").write([long], ask()))
 
 
-def test_texts_end_at_the_window_and_that_is_said() -> None:
+def test_window_limit_is_noted() -> None:
     made, text, drawn = writer(), "A dog runs. A dog", []
     decode = made.network.decode
     object.__setattr__(made.network, "decode", lambda ids: drawn.append(len(ids)) or decode(ids))
@@ -117,7 +117,7 @@ def test_texts_end_at_the_window_and_that_is_said() -> None:
     assert any("cut at the longest" in note for note in made.notes())
 
 
-def test_only_texts_that_were_given_are_counted() -> None:
+def test_only_yielded_texts_are_counted() -> None:
     made = writer()
     walk = made.write(items(*["A dog runs. A dog"] * 3), ask(samples=2, max_new_tokens=100))
     next(walk)
@@ -126,7 +126,7 @@ def test_only_texts_that_were_given_are_counted() -> None:
     assert (made.tally.texts, made.tally.short_of_room) == (6, 3)
 
 
-def test_an_empty_input_needs_something_to_follow() -> None:
+def test_empty_input_requires_bos_token() -> None:
     with pytest.raises(UsageError, match=r"input '0' is empty.*--bos add"):
         list(writer().write(items(""), ask()))
     (texts,) = writer(bos="add").write(items(""), ask())
@@ -135,7 +135,7 @@ def test_an_empty_input_needs_something_to_follow() -> None:
     assert len(texts.texts) == 4
 
 
-def test_texts_are_cut_before_stop_strings() -> None:
+def test_texts_are_truncated_before_stop_strings() -> None:
     made, asked = writer(), ask(samples=40, max_new_tokens=12)
     whole = next(iter(made.write(items("A dog"), asked))).texts
     letter = next(c for text in whole for c in text[3:] if c.isalpha())
@@ -145,7 +145,7 @@ def test_texts_are_cut_before_stop_strings() -> None:
     assert [text.partition(letter)[0].strip() for text in whole] == list(cut.texts)
 
 
-def test_each_input_comes_as_soon_as_it_is_done() -> None:
+def test_inputs_are_yielded_as_soon_as_finished() -> None:
     taken: list[str] = []
 
     def walk() -> Any:
@@ -160,7 +160,7 @@ def test_each_input_comes_as_soon_as_it_is_done() -> None:
 
 @pytest.mark.parametrize("kind", ["gpt2", "t5"])
 @pytest.mark.parametrize("loading", [Loading(device="cpu"), Forcing(device="cpu")])
-def test_loading_from_a_folder(kind: str, loading: Any, tmp_path: Path) -> None:
+def test_load_from_folder(kind: str, loading: Any, tmp_path: Path) -> None:
     model = open_text_model(f"hf:{saved(kind, tmp_path)}", loading)
     version = f"{model_sha256(tmp_path / kind)[:12]},float32"
     assert (model.label, model.version) == (kind, version)
@@ -172,12 +172,12 @@ def test_loading_from_a_folder(kind: str, loading: Any, tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("spec", ["hf:", "smollm2:x", "bert:x", "gguf:", "recorded:", "openai:"])
-def test_what_is_no_writer_is_refused(spec: str) -> None:
+def test_invalid_text_model_spec_is_rejected(spec: str) -> None:
     with pytest.raises(UsageError):
         open_text_model(spec, Loading())
 
 
-def test_a_model_without_keys_and_values_is_refused() -> None:
+def test_model_without_kv_cache_is_rejected() -> None:
     model, words = tiny("gpt2")
     forward = model.forward
     model.forward = lambda input_ids, attention_mask, **_: forward(input_ids=input_ids)

@@ -1,4 +1,4 @@
-"""Networks for the tests of the sampling loop, and how their samples are counted."""
+"""Networks for the tests of the sampling loop, and counting of their samples."""
 
 from __future__ import annotations
 
@@ -73,13 +73,13 @@ def written(
 
 
 def first_tokens(network: Any, prompt: Ids, samples: int, decoder: str = "ancestral") -> Counter:
-    """How often each token, or the end (-1), comes first."""
+    """Counts of the first token, or of the end (-1)."""
     found = written(network, [prompt], samples, 1, decoder)
     return Counter(sample.ids[0] if sample.ids else -1 for sample in found.values())
 
 
 def fits(counts: Counter, probabilities: dict[Any, float]) -> bool:
-    """Whether counts could come from probabilities; what cannot occur must not have occurred."""
+    """Whether counts fit probabilities; counts with probability 0 are rejected."""
     assert all(probabilities.get(outcome, 0) > 0 for outcome in counts)
     total = counts.total()
     common = [outcome for outcome, p in probabilities.items() if p * total >= 5]
@@ -93,7 +93,7 @@ def fits(counts: Counter, probabilities: dict[Any, float]) -> bool:
 
 
 def alike(one: Counter, other: Counter) -> bool:
-    """Whether two sets of counts could come from one distribution."""
+    """Whether two sets of counts fit one distribution."""
     common = [outcome for outcome in one | other if one[outcome] + other[outcome] >= 10]
     table = [[*(c[o] for o in common), c.total() - sum(c[o] for o in common)] for c in (one, other)]
     kept = np.array(table)[:, np.sum(table, axis=0) > 0]

@@ -49,7 +49,7 @@ def tokenizer(size: int = 360) -> PreTrainedTokenizerFast:
 def tiny(kind: str, dtype: Any = torch.float64, bos: str = "none", window: int = 128) -> HFModel:
     """A two-layer model of the given architecture, with peaked next-token distributions.
 
-    Made afresh each time: a test may train or convert its model without touching another's.
+    Created anew on each call: a test may train or convert its model without affecting others.
     """
     torch.manual_seed(0)
     words = tokenizer()
@@ -76,8 +76,8 @@ def next_probs(lm: HFModel, ids: tuple[int, ...]) -> torch.Tensor:
 
 
 @dataclass(frozen=True)
-class AtOnce:
-    """A model that never writes a bare space or part of a character, so that sums are finite."""
+class RestrictedModel:
+    """A model that never generates a bare space or partial character, so that sums are finite."""
 
     inner: Any
     bias: Any
@@ -89,19 +89,43 @@ class AtOnce:
         logits, kv = self.inner.forward(*arguments)
         return logits + self.bias, kv
 
+    @property
+    def plain(self) -> Any:
+        return RestrictedPass(self.inner.plain, self.bias)
+
     def next_probs(self, ids: tuple[int, ...]) -> Any:
         return (next_probs(self.inner, ids).log() + self.bias).softmax(-1)
 
 
-def at_once(lm: HFModel) -> AtOnce:
+@dataclass(frozen=True)
+class RestrictedPass:
+    """Plain passes of such a model."""
+
+    inner: Any
+    bias: Any
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self.inner, name)
+
+    def contexts(self, *arguments: Any) -> Any:
+        return ((logits + self.bias, state) for logits, state in self.inner.contexts(*arguments))
+
+    def after(self, *arguments: Any) -> Any:
+        return self.inner.after(*arguments) + self.bias
+
+    def alone(self, *arguments: Any) -> Any:
+        return self.inner.alone(*arguments) + self.bias
+
+
+def without_partial_tokens(lm: HFModel) -> RestrictedModel:
     """The model without such tokens."""
     after = [advance(WordState(), piece, "condition") for piece in lm.pieces]
     barred = [state.mode == LEAD or bool(state.pending) for state in after]
-    return AtOnce(lm, torch.where(torch.tensor(barred), -math.inf, 0.0))
+    return RestrictedModel(lm, torch.where(torch.tensor(barred), -math.inf, 0.0))
 
 
-def brute_force(lm: AtOnce, context: str, word: str) -> float:
-    """The mass of one word: every segmentation and case, one plain forward pass a node."""
+def brute_force(lm: RestrictedModel, context: str, word: str) -> float:
+    """The mass of one word over every segmentation and case, with one forward pass per node."""
     target, found = fold(normalise(word)), 0.0
     stack = [(lm.encode(context), WordState(), 1.0)]
     while stack:

@@ -1,4 +1,4 @@
-"""Sampling that stops by itself: the same draws, as many as the target needs."""
+"""Adaptive sampling: the same draws, stopped when the target precision is reached."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ def tvd(people: np.ndarray, model: np.ndarray) -> np.ndarray:
 
 @settings(max_examples=25, deadline=None)
 @given(st.integers(0, 10**6), st.integers(2, 30), st.sampled_from([200, 1000]))
-def test_the_error_is_that_of_samples_drawn_again(seed: int, k: int, n: int) -> None:
+def test_sampling_error_matches_repeated_sampling(seed: int, k: int, n: int) -> None:
     rng = np.random.default_rng(seed)
     people, model = rng.dirichlet(np.ones(k)), rng.dirichlet(np.ones(k))
     again = tvd(people, rng.multinomial(n, model, size=4000) / n).std()
@@ -34,7 +34,7 @@ def test_the_error_is_that_of_samples_drawn_again(seed: int, k: int, n: int) -> 
     assert 0.85 * again - 1 / n < found < 1.35 * again + 2 / n
 
 
-def test_a_few_draws_all_alike_promise_nothing() -> None:
+def test_few_identical_draws_do_not_meet_target() -> None:
     people = Categorical(("a",), (1.0,))
     assert sampling_error(people, Categorical(("z",), (1.0,), n=50)) > 0.01
     assert sampling_error(people, Categorical(("z",), (1.0,), n=200)) < 0.01
@@ -43,7 +43,7 @@ def test_a_few_draws_all_alike_promise_nothing() -> None:
 
 @settings(deadline=None)
 @given(st.integers(1, 5000), st.integers(1, 300))
-def test_rounds_double_and_end_at_the_most(most: int, first: int) -> None:
+def test_rounds_are_contiguous_and_end_at_maximum(most: int, first: int) -> None:
     found = list(rounds(most, first))
     assert found[0][0] == 0
     assert all(a[0] + a[1] == b[0] for a, b in pairwise(found))
@@ -51,7 +51,7 @@ def test_rounds_double_and_end_at_the_most(most: int, first: int) -> None:
 
 
 def drawer(probs: dict[str, np.ndarray]) -> Callable[..., list[Draws]]:
-    """Draws by number: sample i of an item is the same whoever asks."""
+    """Draws by index: sample i of an item is always the same."""
     fixed = {
         item: np.random.default_rng(no).choice(len(p), size=5000, p=p)
         for no, (item, p) in enumerate(probs.items())
@@ -67,7 +67,7 @@ def drawer(probs: dict[str, np.ndarray]) -> Callable[..., list[Draws]]:
     return draw
 
 
-def test_each_item_stops_at_its_target_and_draws_are_a_beginning_of_all() -> None:
+def test_items_stop_at_target_with_prefix_of_full_draws() -> None:
     probs = {"flat": np.full(10, 0.1), "certain": np.array([1.0]), "wide": np.full(40, 0.025)}
     names = {item: tuple(map(str, range(len(p)))) for item, p in probs.items()}
     people = {item: Categorical(names[item], tuple(p)) for item, p in probs.items()}
@@ -82,13 +82,13 @@ def test_each_item_stops_at_its_target_and_draws_are_a_beginning_of_all() -> Non
         assert sampling_error(people[item], model) <= 0.02
 
 
-def test_the_most_is_kept_to() -> None:
+def test_maximum_number_of_draws_is_respected() -> None:
     people = {"a": Categorical(("0", "1"), (0.7, 0.3))}
     found = sample_until(people, drawer({"a": np.array([0.4, 0.6])}), 0.0001, 300, False)
     assert sum(found["a"].counts.values()) == 300
 
 
-def test_stopping_early_leaves_no_bias_to_speak_of() -> None:
+def test_early_stopping_bias_is_negligible() -> None:
     rng = np.random.default_rng(0)
     people, model = rng.dirichlet(np.ones(8)), rng.dirichlet(np.ones(8))
     names = tuple(map(str, range(8)))
@@ -114,12 +114,12 @@ def test_stopping_early_leaves_no_bias_to_speak_of() -> None:
 
 
 @pytest.mark.parametrize("text", ["0.01", "se=0", "se=x", "width=0.1", "se=nan", "se="])
-def test_what_is_no_target_is_refused(text: str) -> None:
+def test_invalid_target_is_rejected(text: str) -> None:
     with pytest.raises(UsageError, match=r"se=0\.01"):
         parse_until(text)
 
 
-def test_samples_go_on_by_number() -> None:
+def test_samples_continue_from_first_index() -> None:
     pytest.importorskip("torch")
     from lms import tiny
 
@@ -134,7 +134,7 @@ def test_samples_go_on_by_number() -> None:
         assert joined.failed == one.failed
 
 
-def test_until_needs_a_live_model_that_samples(cli: Callable, tmp_path: Path) -> None:
+def test_until_requires_live_sampling_model(cli: Callable, tmp_path: Path) -> None:
     asked = ("word", "--corpus", "simulated:contexts=4", "--until", "se=0.01")
     ran = cli(*asked, "--model", "toy", "--estimator", "mc", "--out", tmp_path / "a")
     assert ran.status == 2

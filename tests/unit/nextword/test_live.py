@@ -1,5 +1,5 @@
 # ruff: noqa: E402  (the imports below need torch, and the tests are skipped without it)
-"""The tree pass and its estimators on tiny GPT-2 and Llama models, against plain forward passes."""
+"""The tree pass and its estimators on tiny GPT-2 and Llama, compared with plain forward passes."""
 
 from __future__ import annotations
 
@@ -14,21 +14,26 @@ from marks import sampled
 torch = pytest.importorskip("torch")
 pytest.importorskip("transformers")
 
-from lms import AtOnce, at_once, brute_force, next_probs, tiny, tokenizer
+from lms import RestrictedModel, brute_force, next_probs, tiny, tokenizer, without_partial_tokens
 from scipy.stats import chi2_contingency, chisquare
 from word_heads import head
 
+import aleatoric as al
+from aleatoric import api
 from aleatoric.errors import ModelError, UsageError
 from aleatoric.models.decoding import Decoder
 from aleatoric.models.hf import wrap
 from aleatoric.nextword import tree as tree_module
+from aleatoric.nextword.bounds import WordProbabilities
 from aleatoric.nextword.exact import Question, Search, exact
 from aleatoric.nextword.first_token import first_token, word_tokens
 from aleatoric.nextword.head import HeadSearch
-from aleatoric.nextword.live import survey
+from aleatoric.nextword.live import LiveModel, survey, unknown_notes
+from aleatoric.nextword.packs import encode_contexts, passages_of
 from aleatoric.nextword.rules import first_word, normalise
 from aleatoric.nextword.sampled import Prompt, mc
-from aleatoric.nextword.tree import Limits, Tree, encode_contexts, passages_of
+from aleatoric.nextword.tree import Limits, Tree
+from aleatoric.result_types import Table
 from aleatoric.types import Draws
 
 KINDS = ["gpt2", "llama"]
@@ -37,7 +42,7 @@ WORDS = ("the", "many", "it's", "well-known", "a", "café", "said")
 
 
 @pytest.mark.parametrize("kind", KINDS)
-def test_tree_logits_are_those_of_plain_forward_passes(kind):
+def test_tree_logits_match_plain_forward_passes(kind):
     lm = tiny(kind)
     encoded = encode_contexts(lm, CONTEXTS)
     tree = Tree(lm, passages_of(encoded), Limits(nodes=3))
@@ -66,7 +71,7 @@ def test_tree_logits_are_those_of_plain_forward_passes(kind):
 
 @pytest.mark.parametrize("kind", sampled(KINDS, ["gpt2"]))
 def test_exact_equals_brute_force(kind):
-    lm = at_once(tiny(kind, torch.float32))
+    lm = without_partial_tokens(tiny(kind, torch.float32))
     asked = ("a", "the", "man", "it's")
     search = Search(0.0, 10**6, "outcome")
     [found] = exact(lm, [Question("There are", asked)], lead="condition", search=search)
@@ -78,7 +83,7 @@ def test_exact_equals_brute_force(kind):
 
 
 @pytest.mark.parametrize("kind", sampled(KINDS, ["gpt2"]))
-def test_mc_has_the_distribution_of_generate(kind):
+def test_mc_matches_distribution_of_generate(kind):
     lm = tiny(kind, torch.float32)
     [draws] = mc(lm, [Prompt("x", "There are")], samples=2000, seed=1)
     ids = torch.tensor([lm.encode("There are")])
@@ -130,7 +135,7 @@ def test_head_agrees_with_exact():
 
 
 @pytest.mark.parametrize("kind", sampled(KINDS, ["gpt2"]))
-def test_same_seed_same_draws_whatever_the_batch_or_order(kind):
+def test_draws_do_not_depend_on_batch_or_order(kind):
     lm = tiny(kind, torch.float32)
     prompts = [Prompt(str(i), context) for i, context in enumerate(CONTEXTS)]
     expected = {d.item_id: d for d in mc(lm, prompts, samples=200, seed=3)}
@@ -152,7 +157,7 @@ def test_exact_does_not_depend_on_the_batch():
             np.testing.assert_allclose(a.high, b.high, atol=1e-9)
 
 
-def test_contexts_cut_differently_inside_the_passage_fall_back_to_their_own_pass():
+def test_contexts_tokenized_differently_in_passage_run_separately():
     lm = tiny("gpt2")
     contexts = ["the ma", "the man", "the many"]
     encoded = [lm.encode(context) for context in contexts]
@@ -163,7 +168,7 @@ def test_contexts_cut_differently_inside_the_passage_fall_back_to_their_own_pass
         np.testing.assert_allclose(answer.value, alone.value, atol=1e-9)
 
 
-def test_out_of_memory_halves_the_batch_and_goes_on(monkeypatch):
+def test_out_of_memory_halves_batch_and_continues(monkeypatch):
     lm = tiny("gpt2")
     prompts = [Prompt(str(i), context) for i, context in enumerate(CONTEXTS)]
     prompts = prompts[:3]
@@ -181,7 +186,7 @@ def test_out_of_memory_halves_the_batch_and_goes_on(monkeypatch):
     assert max(sizes) > 20
 
 
-def test_passages_that_do_not_fit_together_are_run_apart(monkeypatch):
+def test_passages_that_do_not_fit_together_run_separately(monkeypatch):
     lm = tiny("gpt2")
     contexts = ["There are many", "He said", "It is well-known"]
     questions = [Question(context, WORDS) for context in contexts]
@@ -201,7 +206,7 @@ def test_passages_that_do_not_fit_together_are_run_apart(monkeypatch):
         assert one.value == pytest.approx(other.value, abs=1e-9)
 
 
-def test_memory_that_never_suffices_is_an_error(monkeypatch):
+def test_persistent_out_of_memory_raises(monkeypatch):
     def never(*_):
         raise torch.OutOfMemoryError("CUDA out of memory")
 
@@ -212,10 +217,10 @@ def test_memory_that_never_suffices_is_an_error(monkeypatch):
 
 @pytest.mark.parametrize("search", ["exact", "head"])
 def test_searches_stop_at_the_end_of_the_window(search):
-    """A model that goes on writing full stops would lead them past the last position."""
+    """A model that keeps generating full stops would exceed the last position."""
     inner = tiny("gpt2", window=16)
     stops = torch.tensor([12.0 if piece == b"." else 0.0 for piece in inner.pieces])
-    lm, context = AtOnce(inner, stops), "many many many"
+    lm, context = RestrictedModel(inner, stops), "many many many"
     room = inner.window - len(lm.encode(context))
     assert room >= 8
     if search == "exact":
@@ -225,13 +230,13 @@ def test_searches_stop_at_the_end_of_the_window(search):
     assert found.nodes > room
 
 
-def test_a_context_longer_than_the_window_is_refused():
+def test_context_longer_than_the_window_is_rejected():
     with pytest.raises(UsageError, match="window of 128"):
         exact(tiny("gpt2"), [Question("many " * 200, ("a",))])
 
 
 @pytest.mark.long
-def test_a_context_that_nearly_fills_the_window_gets_an_answer():
+def test_context_that_nearly_fills_the_window_gets_an_answer():
     lm = tiny("gpt2")
     text = "many"
     while len(lm.encode(text + " many")) + 8 <= lm.window:
@@ -242,7 +247,7 @@ def test_a_context_that_nearly_fills_the_window_gets_an_answer():
     assert all(low <= high for low, high in zip(found.low, found.high, strict=True))
 
 
-def test_an_empty_context_needs_a_beginning_of_text():
+def test_empty_context_requires_bos_token():
     with pytest.raises(UsageError, match="bos='add'"):
         exact(tiny("gpt2"), [Question("", ("a",))])
     [found] = exact(tiny("gpt2", bos="add"), [Question("", ("the",))])
@@ -250,7 +255,7 @@ def test_an_empty_context_needs_a_beginning_of_text():
 
 
 @pytest.mark.long
-def test_right_to_left_script():
+def test_exact_and_mc_agree_on_right_to_left_script():
     lm = tiny("llama")
     context = "שלום"
     [draws] = mc(lm, [Prompt("x", context)], samples=3000, seed=5)
@@ -262,7 +267,7 @@ def test_right_to_left_script():
         assert low - slack <= draws.counts.get(word, 0) / n <= high + slack
 
 
-def test_a_tokenizer_that_drops_spaces_is_refused():
+def test_tokenizer_that_drops_spaces_is_rejected():
     from tokenizers import Tokenizer, models, pre_tokenizers
     from transformers import PreTrainedTokenizerFast
 
@@ -273,12 +278,12 @@ def test_a_tokenizer_that_drops_spaces_is_refused():
         wrap(tiny("gpt2").model, bare, name="bare")
 
 
-def test_words_that_fold_alike_are_refused():
+def test_words_equal_after_case_folding_are_rejected():
     with pytest.raises(UsageError, match="case"):
         exact(tiny("gpt2"), [Question("He", ("a", "A"))])
 
 
-def test_first_tokens_of_answers_add_up():
+def test_answers_are_summed_by_first_token():
     lm = tiny("gpt2")
     human = {"the": 0.5, "then": 0.25, "many": 0.25}
     [(people, model)] = first_token(lm, ["There are"], [human])
@@ -291,7 +296,7 @@ def test_first_tokens_of_answers_add_up():
 
 
 @pytest.mark.parametrize("kind", sampled(KINDS, ["gpt2"]))
-def test_a_survey_is_an_exact_search_and_a_head(kind):
+def test_survey_matches_exact_search_and_head(kind):
     lm, questions = tiny(kind), [Question(context, WORDS) for context in CONTEXTS]
     found = exact(lm, questions)
     heads = head(lm, CONTEXTS, search=HeadSearch(nodes=30))
@@ -304,7 +309,7 @@ def test_a_survey_is_an_exact_search_and_a_head(kind):
 
 
 @pytest.mark.parametrize("kind", sampled(KINDS, ["gpt2"]))
-def test_a_draw_that_rounding_could_change_is_made_again_alone(kind, monkeypatch):
+def test_uncertain_draw_is_recomputed_without_batching(kind, monkeypatch):
     lm = tiny(kind)
     prompts = [Prompt(str(i), context) for i, context in enumerate(CONTEXTS)]
     plain = mc(lm, prompts, samples=50)
@@ -313,7 +318,7 @@ def test_a_draw_that_rounding_could_change_is_made_again_alone(kind, monkeypatch
 
 
 @pytest.mark.parametrize("kind", KINDS)
-def test_nodes_run_apart_have_the_logits_of_plain_forward_passes(kind, monkeypatch):
+def test_separately_run_nodes_match_plain_forward_passes(kind, monkeypatch):
     lm = tiny(kind)
     encoded = encode_contexts(lm, CONTEXTS)
     tree = Tree(lm, passages_of(encoded), Limits())
@@ -322,7 +327,7 @@ def test_nodes_run_apart_have_the_logits_of_plain_forward_passes(kind, monkeypat
     none = np.full(len(spans), -1)
     _ = list(tree.extend(spans, none, np.arange(len(spans)) + 7))
     for on_cpu in (True, False):
-        monkeypatch.setattr(tree_module, "_on_cpu", lambda _, answer=on_cpu: answer)
+        monkeypatch.setattr(tree_module, "on_cpu", lambda _, answer=on_cpu: answer)
         for nodes, ends in ((none, None), (np.arange(len(spans)), 7)):
             pairs = zip(spans, nodes, strict=True)
             texts = [tree.text(tuple(span), int(node)) for span, node in pairs]
@@ -334,7 +339,7 @@ def test_nodes_run_apart_have_the_logits_of_plain_forward_passes(kind, monkeypat
 
 
 @pytest.mark.parametrize("kind", sampled(KINDS, ["gpt2"]))
-def test_single_precision_draws_the_same_whatever_the_batch(kind):
+def test_single_precision_draws_do_not_depend_on_batch(kind):
     lm = tiny(kind, torch.float32)
     prompts = [Prompt(str(i), context) for i, context in enumerate(CONTEXTS)]
     wanted = mc(lm, prompts, samples=400)
@@ -354,14 +359,14 @@ def test_draws_follow_the_probabilities():
     assert (draw(p, rows + 1, keys) == 2).all()
 
 
-def test_results_are_draws():
+def test_mc_returns_draws():
     [found] = mc(tiny("gpt2"), [Prompt("1:2", "He")], samples=50)
     assert isinstance(found, Draws)
     assert sum(found.counts.values()) + found.failed == 50
     assert len(tokenizer()) == len(tiny("gpt2").pieces)
 
 
-def test_a_context_that_cannot_be_continued_is_named():
+def test_context_without_continuation_is_named():
     from aleatoric.models.base import Ask
     from aleatoric.nextword.live import LiveModel
     from aleatoric.types import Item
@@ -370,3 +375,27 @@ def test_a_context_that_cannot_be_continued_is_named():
     items = [Item("1:1", "1", "He", ("is",)), Item("1:9", "1", "many " * 40, ("is",))]
     with pytest.raises(UsageError, match=r"item '1:9': the context .* shorten it"):
         list(model.draws(items, Ask("ancestral", 10, 0)))
+
+
+def test_word_probabilities_note_wide_bounds_and_unknown_tokens():
+    model = LiveModel(tiny("gpt2"), "tiny", "exact")
+    words = al.word_probabilities(model, "There are", ["many", "U.S."], nodes=1)
+    assert [note.split()[0] for note in words.notes] == ["Words", "The"]
+    assert "2 of 2 words; nodes=10 searches" in words.notes[1]
+    narrow = al.word_probabilities(model, "There are", ["many"], tolerance=1, nodes=1)
+    assert narrow.notes == ()
+    rows = al.surprisal(model, "There 3.5", nodes=5)
+    assert "'3.5' as '3'" in rows.notes[0]
+    assert "bits" in rows.notes[-1]
+    assert unknown_notes(model.lm, "There are") == ()
+    vocabulary = model.lm.tokenizer
+    vocabulary.unk_token = vocabulary.convert_ids_to_tokens(model.lm.encode("There")[0])
+    assert "(unknown)" in unknown_notes(model.lm, "There are")[0]
+
+
+def test_word_that_was_not_found_has_no_probability():
+    low = WordProbabilities(("a",), (0.0,), (0.0,), (0.27,), 0.27, 0.0, 1)
+    assert api._probability(low.value[0], low.low[0], low.high[0]) == (None, 0.0, 0.27)
+    assert api._probability(0.0, 0.0, 0.0) == (0.0, 0.0, 0.0)
+    frame = Table("t", ("word", "surprisal"), (("a", None),)).to_pandas()
+    assert frame["surprisal"].round(2).isna().all()

@@ -1,4 +1,4 @@
-"""The estimators on the real embedded model, where its conversion is cached."""
+"""The estimators on the embedded SmolLM2, if its conversion is cached."""
 
 from __future__ import annotations
 
@@ -10,14 +10,15 @@ import pytest
 pytest.importorskip("torch")
 pytest.importorskip("transformers")
 
-from lms import at_once, brute_force
+from lms import brute_force, without_partial_tokens
 
 from aleatoric.models import gguf
 from aleatoric.models.hf import load_smollm2
 from aleatoric.nextword.exact import Question, Search, exact
+from aleatoric.nextword.packs import passages_of
 from aleatoric.nextword.rules import DONE, WordState, advance, fold
 from aleatoric.nextword.sampled import Prompt, mc
-from aleatoric.nextword.tree import Limits, Tree, passages_of
+from aleatoric.nextword.tree import Limits, Tree
 
 pytestmark = pytest.mark.skipif(
     not gguf.smollm2_is_cached(), reason="SmolLM2 is not in the cache; run `aleatoric demo` once"
@@ -30,12 +31,12 @@ def lm():
     return load_smollm2(device="cpu")
 
 
-def test_digits_are_cut_one_by_one(lm):
+def test_digits_are_tokenized_one_by_one(lm):
     assert len(lm.encode("2024")) == 4
 
 
-def test_exact_equals_one_word_at_a_time(lm):
-    """The likeliest spelling of each word, run alone and without any cache, accounts for it."""
+def test_exact_matches_one_word_at_a_time(lm):
+    """Compares with the most likely tokenization of each word, run alone without a cache."""
     import torch
 
     words = ("will", "is", "has", "company")
@@ -61,8 +62,8 @@ def test_exact_equals_one_word_at_a_time(lm):
 
 @pytest.mark.long
 def test_exact_equals_brute_force():
-    """Every spelling of a word, each node run alone from the start, in float64 as below."""
-    lm = at_once(load_smollm2(device="cpu", dtype="float64"))
+    """Every tokenization of a word, each node run alone from the start, in float64."""
+    lm = without_partial_tokens(load_smollm2(device="cpu", dtype="float64"))
     search = Search(0.0, 10**6, "outcome")
     [found] = exact(lm, [Question("This is", ("a",))], lead="condition", search=search)
     mass = brute_force(lm, "This is", "a")
@@ -72,7 +73,7 @@ def test_exact_equals_brute_force():
 
 
 @pytest.mark.long
-def test_tree_probabilities_are_those_of_plain_forward_passes():
+def test_tree_probabilities_match_plain_forward_passes():
     """In float64, because in float32 two plain passes of different length differ by 1e-6 too."""
     import torch
 

@@ -1,4 +1,4 @@
-"""Contexts with thousands of different answers: memory grows with the answers, not their square."""
+"""Contexts with thousands of distinct answers: memory is linear in their number."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ def tagged() -> None:
 
 @contextmanager
 def at_most(megabytes: int) -> Iterator[None]:
-    """Refuse a block that allocates more memory at once."""
+    """Fail if the block allocates more memory."""
     tracemalloc.start()
     try:
         yield
@@ -52,13 +52,13 @@ def at_most(megabytes: int) -> Iterator[None]:
     ],
     ids=["learning-curve", "distinguish", "tags"],
 )
-def test_different_answers_take_little_memory(work: Callable[[], object]) -> None:
+def test_memory_is_bounded_for_many_distinct_answers(work: Callable[[], object]) -> None:
     with at_most(300):
         work()
 
 
-def test_the_search_for_many_words_takes_little_memory() -> None:
-    """1000 words that share their beginnings: over 700 MiB where every entry meets every word."""
+def test_exact_search_memory_is_bounded_for_many_words() -> None:
+    """1000 words with shared prefixes: a full entry-by-word table would take over 700 MiB."""
     pytest.importorskip("transformers")
     from lms import tiny
 
@@ -71,12 +71,12 @@ def test_the_search_for_many_words_takes_little_memory() -> None:
     assert min(found.low) > 0
 
 
-def test_the_papers_halves_of_many_answers_are_complete() -> None:
+def test_paper_protocol_halves_of_many_answers_are_complete() -> None:
     orders = shared_orders(100_000, 2, 0)
     assert (np.sort(orders, axis=1) == np.arange(100_000)).all()
 
 
-def test_too_many_words_to_cluster_are_refused() -> None:
+def test_too_many_words_to_cluster_are_rejected() -> None:
     classes = by_cluster(lambda words: {word: np.zeros(2) for word in words}, seed=0)
     with pytest.raises(UsageError, match="item '1:2': 10,000 different words are too many"):
         classes(ITEM, ITEM.responses)

@@ -1,4 +1,4 @@
-"""Persons through a whole run: saved with the items, in the intervals, in the notes."""
+"""Participants through a whole run: saved with the items, used in intervals and notes."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from aleatoric.levels import word as pipeline
 from aleatoric.levels.base import run_job
 from aleatoric.levels.word import WordJob, results
 from aleatoric.nextword.answers import Reading, ReadItems
-from aleatoric.report.words import word_table
+from aleatoric.reporting.words import word_table
 from aleatoric.result_types import Result
 from aleatoric.runs.run import Store
 from aleatoric.studies.compare import compare
@@ -28,7 +28,7 @@ GROUPS, CONTEXTS, PERSONS = 6, 4, 8
 
 @pytest.fixture(scope="module")
 def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """Two files of the same answers, with persons and without, and two recorded models."""
+    """Two files of the same answers, with and without participants, and two recorded models."""
     folder = tmp_path_factory.mktemp("persons")
     rng = np.random.default_rng(0)
     habits = rng.dirichlet(np.full(len(WORDS), 0.3), PERSONS)
@@ -69,14 +69,14 @@ def by_name(store: Store, interval: str = "auto") -> dict[tuple[str, str], Resul
     return {(r.system, r.metric): r for r in results(store, interval)}
 
 
-def test_persons_are_saved_with_the_answers_that_hold_a_word(with_persons: Store) -> None:
+def test_participants_are_saved_with_answers_that_contain_a_word(with_persons: Store) -> None:
     items = [item for _, item, _ in with_persons.walk()]
     assert items[0].persons == tuple(f"p{i}" for i in range(PERSONS))
     assert items[3].persons == items[0].persons[1:]
     assert all(len(item.persons or ()) == len(item.responses) for item in items)
 
 
-def test_the_word_rule_drops_a_person_with_the_answer() -> None:
+def test_word_rule_drops_participant_with_answer() -> None:
     item = Item("1", "1", "The", ("sea.", "???", "Night"), persons=("a", "b", "c"))
     [found] = ReadItems([item], Reading.of(Choices()))
     assert (found.responses, found.persons) == (("sea", "Night"), ("a", "c"))
@@ -84,7 +84,7 @@ def test_the_word_rule_drops_a_person_with_the_answer() -> None:
     assert found.persons is None
 
 
-def test_values_do_not_change_and_intervals_are_wider(with_persons: Store, without: Store) -> None:
+def test_participants_widen_intervals_but_keep_values(with_persons: Store, without: Store) -> None:
     found, plain = by_name(with_persons), by_name(without)
     assert found.keys() == plain.keys()
     for (system, metric), own in found.items():
@@ -105,31 +105,31 @@ def test_values_do_not_change_and_intervals_are_wider(with_persons: Store, witho
     assert gap.high - gap.low > 1.2 * (group_gap.high - group_gap.low)
 
 
-def test_a_bootstrap_that_is_asked_for_is_over_groups(with_persons: Store, without: Store) -> None:
+def test_explicit_bootstrap_resamples_groups(with_persons: Store, without: Store) -> None:
     found, plain = (by_name(own, "percentile") for own in (with_persons, without))
     assert {k: r.estimate for k, r in found.items()} == {k: r.estimate for k, r in plain.items()}
 
 
-def test_notes_say_what_intervals_cover(with_persons: Store, without: Store) -> None:
+def test_notes_name_sources_of_variation_in_intervals(with_persons: Store, without: Store) -> None:
     assert any("cover people as well as groups" in note for note in base.notes(with_persons))
     assert not any("persons" in note for note in base.notes(without))
     assert any("not about other people" in note for note in compare([with_persons]).notes)
     assert not any("persons" in note for note in compare([without]).notes)
 
 
-def test_the_table_names_the_method(with_persons: Store, without: Store) -> None:
+def test_table_names_interval_method(with_persons: Store, without: Store) -> None:
     notes, plain = ("\n".join(word_table(results(own)).notes) for own in (with_persons, without))
     assert METHOD in notes
     assert METHOD not in plain
 
 
-def test_scoring_again_saves_the_same(with_persons: Store) -> None:
+def test_rescoring_saves_same_participant_data(with_persons: Store) -> None:
     before = [own.estimate for own in results(with_persons)]
     pipeline.score_word(with_persons)
     assert [own.estimate for own in results(with_persons)] == before
 
 
-def test_without_persons_nothing_of_them_is_saved(without: Store) -> None:
+def test_no_participant_data_is_saved_without_participants(without: Store) -> None:
     saved = [json.loads(line) for line in canonical_bytes(without).splitlines()]
     answers = [json.loads(columns[-1]) for kind, *columns in saved if kind == "item"]
     assert all(isinstance(word, str) for own in answers for word in own)

@@ -1,4 +1,4 @@
-"""People's answers and a model's words under one rule."""
+"""Human answers and model words are normalised by one word rule."""
 
 from __future__ import annotations
 
@@ -46,7 +46,7 @@ def read_one(draws: Draws, choices: Choices | None = None) -> Draws:
 
 
 @pytest.mark.parametrize(("given", "word"), FORMS)
-def test_both_sides_meet_whoever_wrote_it(given: str, word: str) -> None:
+def test_human_and_model_words_are_normalised_alike(given: str, word: str) -> None:
     [item], _ = read_items(Item("1", "1", "Then", (given, word)))
     assert human_counts(item.responses) == {word: 2}
     recordings = (
@@ -61,7 +61,7 @@ def test_both_sides_meet_whoever_wrote_it(given: str, word: str) -> None:
 
 
 @pytest.mark.parametrize("given", WORDLESS)
-def test_an_answer_without_a_word_is_none(given: str) -> None:
+def test_answer_without_a_word_is_dropped_and_counted(given: str) -> None:
     [item], notes = read_items(Item("1", "1", "Then", (given, "she")))
     assert item.responses == ("she",)
     assert "1 of 2 answers (1 left out because they hold no word)" in notes[0]
@@ -71,7 +71,7 @@ def test_an_answer_without_a_word_is_none(given: str) -> None:
 
 
 @pytest.mark.parametrize(
-    ("answers", "said"),
+    ("answers", "expected_message"),
     [
         (
             ("3.5", "3.9", "four"),
@@ -84,9 +84,9 @@ def test_an_answer_without_a_word_is_none(given: str) -> None:
         (("x " + "\x1b" * 40 + "y",), "'x " + r"\x1b" * 27 + "\u2026' to 'x'"),
     ],
 )
-def test_the_note_names_what_was_shortened(answers: tuple[str, ...], said: str) -> None:
+def test_note_shows_shortened_answers(answers: tuple[str, ...], expected_message: str) -> None:
     _, [note] = read_items(Item("1", "1", "Then", answers))
-    assert said in note
+    assert expected_message in note
 
 
 def test_contexts_that_end_in_a_space_are_noted() -> None:
@@ -96,14 +96,14 @@ def test_contexts_that_end_in_a_space_are_noted() -> None:
 
 
 @pytest.mark.parametrize("given", ["\uff21\uff22", "\u0130stanbul", "\ufb01n", "\u00df"])
-def test_unusual_forms_meet_on_both_sides(given: str) -> None:
+def test_unusual_unicode_forms_are_normalised_alike(given: str) -> None:
     [item], _ = read_items(Item("1", "1", "Then", (given, f"{given}.")))
     model = model_distribution(read_one(Draws("1", {given: 1, f" {given}!": 1})), False)
     assert model is not None
     assert model.support == tuple(human_counts(item.responses))
 
 
-def test_an_item_without_any_word_is_left_out_with_a_note() -> None:
+def test_item_without_any_word_is_excluded_with_note() -> None:
     items = [Item("a", "1", "Then", ("?", "!")), Item("b", "1", "Then", ("she",))]
     found, notes = read_items(*items)
     assert [item.id for item in found] == ["b"]
@@ -118,26 +118,26 @@ def test_an_item_without_any_word_is_left_out_with_a_note() -> None:
         (7, "'no0', 'no1', 'no2', 'no3', 'no4' and 2 more"),
     ],
 )
-def test_notes_name_five_of_the_items_without_a_word(n: int, told: str) -> None:
+def test_note_names_at_most_five_items_without_a_word(n: int, told: str) -> None:
     items = [Item(f"no{i}", "1", "Then", ("?",)) for i in range(n)]
     _, notes = read_items(*items, Item("x", "1", "Then", ("she",)))
     assert notes[-1].endswith(f": {told}")
 
 
-def test_notes_show_three_of_the_answers_that_were_shortened() -> None:
+def test_note_shows_at_most_three_shortened_answers() -> None:
     answers = ("New York", "San Juan", "New York", "Los Angeles", "Las Vegas", "she.", "!")
     _, (note,) = read_items(Item("1", "1", "Then", answers))
     assert "changed 7 of 7 answers (1 without punctuation; 5 shortened" in note
     assert "'Los Angeles' to 'Los'; 1 left out" in note
 
 
-def test_notes_show_three_of_the_answers_that_became_one_word() -> None:
+def test_note_shows_at_most_three_merged_answers() -> None:
     answers = ("new york", "new year", "new car", "new dog", "new cat")
     _, (note,) = read_items(Item("1", "1", "Then", answers))
     assert note.endswith("such as 'new york' and 'new year' and 'new car' to 'new'")
 
 
-def test_notes_remember_ten_thousand_words_that_answers_were_shortened_to() -> None:
+def test_notes_track_at_most_10000_shortened_words() -> None:
     changes, answer = AnswerChanges(), Reading.of(Choices()).answer
     for i in range(10_001):
         changes.read(f"w{i} first", 1, answer)
@@ -149,14 +149,14 @@ def test_notes_remember_ten_thousand_words_that_answers_were_shortened_to() -> N
     )
 
 
-def test_every_form_with_a_probability_is_counted_once_in_the_note() -> None:
+def test_note_counts_each_form_with_probability_once() -> None:
     given = {"she.": -1.0, "she": -2.0, "New York": -3.0, "?": -4.0}
     changes = AnswerChanges()
     list(read_draws([Draws("1", {}, logprobs=given)], Reading.of(Choices()), changes))
     assert (changes.total, changes.trimmed, changes.shortened, changes.wordless) == (4, 1, 1, 1)
 
 
-def test_persons_and_originals_follow_their_answers() -> None:
+def test_participants_and_originals_stay_aligned_with_answers() -> None:
     item = Item("1", "1", "Then", ("?", "she", "he."), "She,", persons=("ann", "bob", "cy"))
     [found], _ = read_items(item)
     assert (found.responses, found.persons, found.original) == (
@@ -166,12 +166,12 @@ def test_persons_and_originals_follow_their_answers() -> None:
     )
 
 
-def test_a_corpus_without_any_word_is_refused() -> None:
+def test_corpus_without_any_word_is_rejected() -> None:
     with pytest.raises(UsageError, match="no answer of the corpus holds a word"):
         read_items(Item("a", "1", "Then", ("?", "!")))
 
 
-def test_forms_of_a_word_add_up() -> None:
+def test_counts_of_word_forms_are_summed() -> None:
     found = read_one(Draws("1", {"she.": 2, "she": 1}))
     assert dict(found.counts) == {"she": 3}
     given = {"she.": math.log(0.1), "she": math.log(0.2), '"she"': math.log(0.3)}
@@ -180,7 +180,7 @@ def test_forms_of_a_word_add_up() -> None:
     assert logprobs["she"] == pytest.approx(math.log(0.6))
 
 
-def test_the_papers_protocol_folds_case_alone() -> None:
+def test_paper_protocol_only_folds_case() -> None:
     answers = ("She", "she.", "New York", "???")
     [item], notes = read_items(Item("1", "1", "Then", answers), choices=Choices.paper())
     assert item.responses == answers
@@ -189,13 +189,13 @@ def test_the_papers_protocol_folds_case_alone() -> None:
     assert read_one(draws, Choices.paper()) == draws
 
 
-def test_folded_answers_stay_as_they_are_but_for_blanks() -> None:
+def test_folded_answers_are_kept_except_blanks() -> None:
     choices = Choices(answers="folded")
     found = read_one(Draws("1", {"She.": 1, "..": 1, "\u00a0": 1}), choices)
     assert (dict(found.counts), found.failed) == ({"She.": 1, "..": 1}, 1)
 
 
-def test_reading_again_changes_nothing() -> None:
+def test_reading_is_idempotent() -> None:
     items, _ = read_items(Item("1", "1", "Then", tuple(given for given, _ in FORMS)))
     again, notes = read_items(*items)
     assert again == items
@@ -210,7 +210,7 @@ def test_reading_again_changes_nothing() -> None:
         ("\u0e09\u0e31\u0e19", ("x",)),
     ],
 )
-def test_scripts_without_spaces_need_a_segmenter(context: str, answers: tuple[str, ...]) -> None:
+def test_scripts_without_spaces_require_segmenter(context: str, answers: tuple[str, ...]) -> None:
     item = Item("7", "1", context, answers)
     for choices in (Choices(), Choices.paper()):
         with pytest.raises(UsageError, match=r"item '7'.*--word-rule module:function"):
@@ -219,12 +219,12 @@ def test_scripts_without_spaces_need_a_segmenter(context: str, answers: tuple[st
 
 
 @pytest.mark.parametrize("answers", [("\u732b", "cat", "dog"), ("\u732b", "\u72d7", "a", "b", "c")])
-def test_a_minority_of_foreign_answers_is_no_foreign_corpus(answers: tuple[str, ...]) -> None:
+def test_few_answers_in_other_script_do_not_require_segmenter(answers: tuple[str, ...]) -> None:
     [item], _ = read_items(Item("7", "1", "Then", answers))
     assert len(item.responses) == len(answers)
 
 
-def test_numbers_lead_the_examples_of_answers_that_became_one_word() -> None:
+def test_numbers_come_first_in_examples_of_merged_answers() -> None:
     answers = ("new york", "new year", "3.5", "3.9")
     _, (note,) = read_items(Item("1", "1", "Then", answers))
     assert "such as '3.5' and '3.9' to '3', 'new york' and 'new year' to 'new'" in note
@@ -239,7 +239,7 @@ def test_numbers_lead_the_examples_of_answers_that_became_one_word() -> None:
         ("os:getenv", "NO_SUCH_VARIABLE", None),
     ],
 )
-def test_a_users_own_rule_reads_answers_texts_and_originals(
+def test_user_defined_rule_reads_answers_texts_and_originals(
     rule: str, given: str, word: str | None
 ) -> None:
     choices = Choices(rule=rule)
@@ -260,11 +260,11 @@ def test_a_users_own_rule_reads_answers_texts_and_originals(
         ("math:pi", "no function"),
     ],
 )
-def test_a_users_rule_that_gives_no_word_is_refused(rule: str, message: str) -> None:
+def test_user_defined_rule_without_words_is_rejected(rule: str, message: str) -> None:
     with pytest.raises(UsageError, match=message):
         Reading.of(Choices(rule=rule)).answer("she")
 
 
-def test_the_lead_is_about_texts_alone() -> None:
+def test_lead_option_applies_only_to_texts() -> None:
     reading = Reading.of(Choices(lead="condition"))
     assert (reading.text(", she"), reading.answer(", she")) == (None, "she")

@@ -1,4 +1,4 @@
-"""Both word rules on awkward texts. The paper's defects are kept on purpose, so they are listed."""
+"""Both word rules on difficult texts. The paper's defects are reproduced on purpose and listed."""
 
 from __future__ import annotations
 
@@ -117,7 +117,7 @@ AWKWARD = [
 @pytest.mark.parametrize(
     ("text", "corrected", "paper"), AWKWARD, ids=[ascii(a[0]) for a in AWKWARD]
 )
-def test_awkward_texts(text: str, corrected: str | None, paper: str | None) -> None:
+def test_first_word_of_difficult_texts(text: str, corrected: str | None, paper: str | None) -> None:
     assert first_word(text) == corrected
     assert first_word_paper(text) == paper
 
@@ -135,7 +135,7 @@ def test_awkward_texts(text: str, corrected: str | None, paper: str | None) -> N
         ("", None),
     ],
 )
-def test_conditioning_on_a_word_at_once(text: str, word: str | None) -> None:
+def test_first_word_at_once_rejects_leading_punctuation(text: str, word: str | None) -> None:
     assert first_word_at_once(text) == word
 
 
@@ -155,7 +155,7 @@ def test_conditioning_on_a_word_at_once(text: str, word: str | None) -> None:
         ("?", None),
     ],
 )
-def test_a_word_has_ended_when_something_after_it_says_so(text: str, span: Span | None) -> None:
+def test_word_ends_only_when_following_character_ends_it(text: str, span: Span | None) -> None:
     assert first_span(text) == span
 
 
@@ -165,7 +165,7 @@ def test_a_word_has_ended_when_something_after_it_says_so(text: str, span: Span 
     ids=["letters", "punctuation", "hyphens", "marks", "spaces"],
 )
 @pytest.mark.parametrize("rule", [first_word, first_word_at_once, first_word_paper])
-def test_a_megabyte_takes_no_more_than_a_moment(rule: rules.WordRule, text: str) -> None:
+def test_megabyte_of_text_is_fast(rule: rules.WordRule, text: str) -> None:
     start = time.perf_counter()
     rule(text)
     assert time.perf_counter() - start < 5
@@ -186,14 +186,14 @@ def test_a_megabyte_takes_no_more_than_a_moment(rule: rules.WordRule, text: str)
         ),
     ],
 )
-def test_forms_that_are_one_word_when_compared(one: str, other: str) -> None:
+def test_equivalent_word_forms_compare_equal(one: str, other: str) -> None:
     assert rules.normalise(one) == rules.normalise(other)
 
 
 @pytest.mark.parametrize(
     ("word", "shown"), [('light"', "light"), ("You're,", "youre"), ("\u2014", "")]
 )
-def test_a_corpus_word_without_its_punctuation(word: str, shown: str) -> None:
+def test_punctuation_is_stripped_from_corpus_words(word: str, shown: str) -> None:
     assert rules.bare(word) == shown
 
 
@@ -209,7 +209,7 @@ def test_a_corpus_word_without_its_punctuation(word: str, shown: str) -> None:
         ("?!", None),
     ],
 )
-def test_one_character_of_a_script_without_spaces(text: str, word: str | None) -> None:
+def test_first_character_of_script_without_spaces(text: str, word: str | None) -> None:
     assert rules.first_character(text) == word
 
 
@@ -232,33 +232,33 @@ def test_one_character_of_a_script_without_spaces(text: str, word: str | None) -
         ("", False),
     ],
 )
-def test_scripts_without_spaces(text: str, expected: bool) -> None:
+def test_scripts_without_spaces_are_detected(text: str, expected: bool) -> None:
     assert rules.is_spaceless(text) is expected
 
 
-def test_rules_by_name() -> None:
+def test_rules_are_found_by_name() -> None:
     assert rules.rule_named("characters") is rules.first_character
     assert rules.rule_named("corrected") is first_word
     assert rules.rule_named("corrected", "condition") is first_word_at_once
     assert rules.rule_named("paper") is first_word_paper
 
 
-def test_an_unknown_rule_is_refused() -> None:
+def test_unknown_rule_is_rejected() -> None:
     for name in ("correct", "mine:cut"):
         with pytest.raises(UsageError, match=f"unknown word rule '{name}'; use .*corrected"):
             rules.rule_named(name)
 
 
-def test_composed_and_decomposed_words_are_cut_alike() -> None:
+def test_composed_and_decomposed_words_are_read_alike() -> None:
     text = "\u00e9t\u00e9, \u00c5ngstr\u00f6m"
     assert unicodedata.normalize("NFC", first_word(unicodedata.normalize("NFD", text)) or "") == (
         first_word(text)
     )
 
 
-def test_an_installed_rule_is_found_without_looking_at_other_packages(
+def test_installed_rule_is_found_without_scanning_packages(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    """Scoring asks for the rule of every item; to list packages takes 20 ms."""
+    """Scoring looks the rule up for every item; listing packages takes 20 ms."""
     monkeypatch.setattr(registry, "entry_points", lambda **_: pytest.fail("packages were listed"))
     assert rules.rule_named("corrected") is rules.first_word

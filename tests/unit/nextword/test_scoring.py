@@ -1,4 +1,4 @@
-"""Scoring a page of items: each as if it were alone, and as item-by-item formulas have it."""
+"""Scoring a batch of items: each as if scored alone, matching per-item formulas."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ def scored(items: list[Item], splits: str = "independent", seed: int = 0) -> lis
 
 
 def naive_half(answers: list[str]) -> tuple[Categorical, str]:
-    """A half's shares, and the most frequent answer; of equals, the one complete first."""
+    """Shares of a half and its most frequent answer; ties go to the one complete first."""
     counts = {word: answers.count(word) for word in answers}
     ends = {word: place for place, word in enumerate(answers)}
     best = max(counts, key=lambda word: (counts[word], -ends[word]))
@@ -41,7 +41,7 @@ def naive_half(answers: list[str]) -> tuple[Categorical, str]:
 
 @settings(max_examples=50, deadline=None)
 @given(PAGES, st.sampled_from([0, 7]))
-def test_halves_of_many_items_are_those_of_each(page, seed):
+def test_batched_halves_match_per_item_halves(page, seed):
     items = items_of([words for words in page if len(words) > 1])
     for item, (_, oracle, _) in zip(items, scored(items, seed=seed), strict=True):
         words = list(dict.fromkeys(item.responses))
@@ -69,8 +69,8 @@ def test_halves_of_many_items_are_those_of_each(page, seed):
 
 @settings(max_examples=50, deadline=None)
 @given(PAGES, st.sampled_from(["independent", "shared"]))
-def test_an_items_numbers_do_not_depend_on_its_company(page, splits):
-    """To the last bit."""
+def test_scores_do_not_depend_on_other_items_in_batch(page, splits):
+    """Bitwise."""
     items = items_of(page)
     for item, together in zip(items, scored(items, splits), strict=True):
         for one, alone in zip(together, scored([item], splits)[0], strict=True):
@@ -81,7 +81,7 @@ def test_an_items_numbers_do_not_depend_on_its_company(page, splits):
 
 
 @pytest.mark.parametrize("splits", ["independent", "shared"])
-def test_another_seed_splits_people_otherwise(splits):
+def test_splits_depend_on_seed(splits):
     items = items_of([list("aaabbcdefgh")])
     found = [scored(items, splits, seed)[0][1].splits["tvd"].tolist() for seed in (0, 0, 50)]
     assert found[0] == found[1] != found[2]

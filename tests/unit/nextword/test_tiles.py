@@ -1,4 +1,4 @@
-"""Attention in tiles gives what a mask gives."""
+"""Attention in tiles matches attention with a mask."""
 
 from dataclasses import replace
 
@@ -25,7 +25,7 @@ def _seen_by_mask(spans, others, width):
 
 
 @given(st.integers(0, 10_000))
-def test_tiles_show_each_token_what_its_mask_shows(seed):
+def test_tiles_match_attention_mask(seed):
     rng = np.random.default_rng(seed)
     starts = rng.choice([0, 9, 30], size=rng.integers(1, 3 * SIZE))
     spans = np.stack([starts, starts + rng.integers(1, 10, size=len(starts))], 1)
@@ -41,7 +41,7 @@ def test_tiles_show_each_token_what_its_mask_shows(seed):
 
 
 @pytest.mark.parametrize("kind", ["gpt2", "llama"])
-def test_a_tree_in_tiles_has_the_logits_of_a_tree_with_masks(kind):
+def test_tiled_tree_logits_match_masked_tree(kind):
     dense = tiny(kind, dtype=torch.float64)
     tiled = in_tiles(dense)
     assert tiled.tiled
@@ -67,15 +67,15 @@ def _grown(lm, passages):
     return found
 
 
-def test_draws_are_the_same_in_tiles():
+def test_draws_do_not_depend_on_tiling():
     dense = tiny("gpt2")
     prompts = [Prompt(f"{i}", text) for i, text in enumerate(["the cat", "the", "a dog"])]
     tiled = in_tiles(dense)
     assert mc(tiled, prompts, samples=200) == mc(replace(tiled, tiled=False), prompts, samples=200)
 
 
-class Shortsighted(LlamaForCausalLM):  # type: ignore[misc]
-    """A model that looks six tokens back, whatever it is shown, and does not say so."""
+class UndeclaredWindow(LlamaForCausalLM):  # type: ignore[misc]
+    """A model with an undeclared attention window of six tokens."""
 
     def forward(self, *arguments, attention_mask=None, position_ids=None, **named):
         apart = (position_ids[0][:, None] - position_ids[0][None, :]).abs()
@@ -103,16 +103,16 @@ SHAPE = {
 @pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16, torch.float16])
 @pytest.mark.parametrize("scale", [0.02, 0.2], ids=["flat", "peaked"])
 @pytest.mark.parametrize("window", [16, 128])
-def test_a_model_that_attends_otherwise_is_noticed(window, scale, dtype):
+def test_model_with_different_attention_is_detected(window, scale, dtype):
     torch.manual_seed(0)
     config = LlamaConfig(**SHAPE, max_position_embeddings=window, initializer_range=scale)
     honest = _wrapped(LlamaForCausalLM(config), dtype)
-    shortsighted = Shortsighted(LlamaConfig(**config.to_dict())).to(dtype).eval()
+    shortsighted = UndeclaredWindow(LlamaConfig(**config.to_dict())).to(dtype).eval()
     assert in_tiles(honest).tiled
     assert not in_tiles(replace(honest, model=shortsighted)).tiled
 
 
-def test_a_sliding_window_bounds_the_context_and_tiles_are_right_within_it():
+def test_tiles_are_correct_within_sliding_window():
     torch.manual_seed(0)
     config = MistralConfig(
         **SHAPE, max_position_embeddings=64, sliding_window=4, initializer_range=0.2
@@ -138,7 +138,7 @@ def _grown_short(lm):
 
 
 @pytest.mark.parametrize(("vocabulary", "window"), [(2, 2), (3, 4), (5, 16), (50_000, 2048)])
-def test_the_probes_texts_fit_the_model_and_its_tiles_show_what_its_mask_shows(vocabulary, window):
+def test_probe_tree_fits_model_and_its_tiles_match_mask(vocabulary, window):
     tree = ProbeTree.of(vocabulary, window)
     assert tree.ids.max() < vocabulary
     assert tree.positions.max() < window

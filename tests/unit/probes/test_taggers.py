@@ -1,4 +1,4 @@
-"""Taggers: universal tags in context, and one sentence where data is missing."""
+"""Taggers: universal tags in context, and clear errors if data is missing."""
 
 from __future__ import annotations
 
@@ -36,14 +36,14 @@ def textblob() -> taggers.Tagger:
         ("It ended.", "they", "PRON"),
     ],
 )
-def test_textblob_tags_a_word_as_the_continuation(
+def test_textblob_tags_word_in_context(
     textblob: taggers.Tagger, context: str, word: str, tag: str
 ) -> None:
     assert textblob(context, [word]) == [tag]
 
 
 @pytest.mark.parametrize("word", ["", " ", "…", "🙂", "\n", "中文", "x" * 10_000, "a/b", "$5"])
-def test_odd_words_get_some_tag(textblob: taggers.Tagger, word: str) -> None:
+def test_unusual_words_get_a_tag(textblob: taggers.Tagger, word: str) -> None:
     (tag,) = textblob("They saw the", [word])
     assert tag in taggers.TAGS
 
@@ -54,7 +54,7 @@ def test_every_penn_tag_has_a_universal_one() -> None:
     assert [taggers.from_penn(t) for t in ("-LRB-", "NNP-PERS", "??")] == [".", "NOUN", "X"]
 
 
-def test_a_context_is_tagged_once() -> None:
+def test_context_is_tagged_once() -> None:
     calls = []
 
     def tagger(context: str, words: Sequence[str]) -> list[str]:
@@ -68,14 +68,14 @@ def test_a_context_is_tagged_once() -> None:
     assert calls == [["a", "b"], ["d"], ["a"]]
 
 
-def test_only_near_words_are_seen() -> None:
+def test_context_is_limited_to_last_words() -> None:
     seen = []
     remembering = taggers.CachingTagger(lambda context, words: seen.append(context) or ["X"])
     remembering(" ".join(str(i) for i in range(100)), ["a"])
     assert seen == [" ".join(str(i) for i in range(84, 100))]
 
 
-def test_nltk_says_what_to_download(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_nltk_error_names_missing_data(monkeypatch: pytest.MonkeyPatch) -> None:
     tag = pytest.importorskip("nltk.tag")
 
     def missing() -> None:
@@ -94,7 +94,7 @@ def test_nltk_tags_the_first_token_of_the_answer(monkeypatch: pytest.MonkeyPatch
     assert taggers.nltk()("They saw", ["dogs", "it's", ""]) == ["NOUN", "PRON", "X"]
 
 
-def test_spacy_says_what_to_download() -> None:
+def test_spacy_error_names_missing_pipeline() -> None:
     pytest.importorskip("spacy")
     with pytest.raises(UsageError, match="python -m spacy download no_such_pipeline"):
         taggers.spacy("no_such_pipeline")
@@ -117,7 +117,7 @@ def test_spacy_tags_the_token_where_the_answer_starts(monkeypatch: pytest.Monkey
 
 
 @pytest.mark.parametrize("factory", [taggers.textblob, taggers.nltk])
-def test_an_argument_is_refused(factory: Callable[[str], taggers.Tagger]) -> None:
+def test_argument_is_rejected(factory: Callable[[str], taggers.Tagger]) -> None:
     with pytest.raises(UsageError, match="takes no argument"):
         factory("large")
 
@@ -126,15 +126,16 @@ def test_an_argument_is_refused(factory: Callable[[str], taggers.Tagger]) -> Non
     ("module", "factory"),
     [("textblob.en", taggers.textblob), ("nltk.tag", taggers.nltk), ("spacy", taggers.spacy)],
 )
-def test_a_missing_package_names_the_extra(
+def test_missing_package_names_the_extra(
     monkeypatch: pytest.MonkeyPatch, module: str, factory: Callable[[], taggers.Tagger]
 ) -> None:
+    taggers.textblob.cache_clear()
     monkeypatch.setitem(sys.modules, module, None)
     with pytest.raises(MissingExtraError, match=r"aleatoric\[nlp\]"):
         factory()
 
 
-def test_spacy_tags_of_texts_stay_as_they_are(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_spacy_tags_of_texts_are_not_merged(monkeypatch: pytest.MonkeyPatch) -> None:
     """Universal Dependencies: PROPN, AUX and SCONJ are not merged with NOUN, VERB and ADP."""
     spacy = pytest.importorskip("spacy")
     blank = spacy.blank("en")

@@ -1,4 +1,4 @@
-"""Engines before any cluster is there: what is refused, and what an actor's worker gives back."""
+"""Engines without a cluster: rejected options, and results and errors of an actor's worker."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ import pytest
 from aleatoric import errors
 from aleatoric.errors import DataError, MissingExtraError, ModelError, UsageError
 from aleatoric.models.base import Ask
-from aleatoric.nextword.tree import ContextError
+from aleatoric.nextword.packs import ContextError
 from aleatoric.runs.engine import check_engine
 from aleatoric.runs.job import EngineOptions, Loading
 from aleatoric.runs.ray import check_address, size_of
@@ -27,7 +27,7 @@ ITEMS = [Item(f"1:{i}", "1", f"ba {i}", ("x",)) for i in range(4)]
 
 
 @pytest.mark.parametrize(
-    ("options", "says"),
+    ("options", "expected_message"),
     [
         (EngineOptions("dask"), "there is no engine 'dask'; use local or ray"),
         (EngineOptions(address="auto"), "--address is for a cluster; add --engine ray"),
@@ -36,13 +36,15 @@ ITEMS = [Item(f"1:{i}", "1", f"ba {i}", ("x",)) for i in range(4)]
         (EngineOptions(gpus=0), "--actor-gpus is for a cluster"),
     ],
 )
-def test_options_that_nobody_would_look_at_are_refused(options: EngineOptions, says: str) -> None:
-    with pytest.raises(UsageError, match=says):
+def test_cluster_options_without_ray_are_rejected(
+    options: EngineOptions, expected_message: str
+) -> None:
+    with pytest.raises(UsageError, match=expected_message):
         check_engine(options)
 
 
 @pytest.mark.parametrize("share", [1e-5, 0.00015, 1.00001, float("nan"), float("inf"), -1.0])
-def test_shares_that_a_cluster_does_not_count_are_refused(share: float) -> None:
+def test_invalid_resource_shares_are_rejected(share: float) -> None:
     with pytest.raises(UsageError, match=r"--actor-cpus .* give a multiple of 0.0001"):
         check_engine(EngineOptions("ray", cpus=share))
     with pytest.raises(UsageError, match=r"--actor-gpus .* give a multiple of 0.0001"):
@@ -50,23 +52,23 @@ def test_shares_that_a_cluster_does_not_count_are_refused(share: float) -> None:
 
 
 @pytest.mark.parametrize("parts", [0, 1, 3, 1234, 3333, 7001, 9999, 10_000, 40_000])
-def test_shares_that_a_cluster_counts_are_taken(parts: int) -> None:
+def test_valid_resource_shares_are_accepted(parts: int) -> None:
     check_engine(EngineOptions("ray", cpus=parts / 10_000, gpus=float(f"{parts / 10_000:.4f}")))
 
 
-def test_parts_of_several_cards_are_refused() -> None:
+def test_fractional_gpus_above_one_are_rejected() -> None:
     check_engine(EngineOptions("ray", cpus=1.5))
     with pytest.raises(UsageError, match=r"--actor-gpus 1.5 is not a number of GPUs"):
         check_engine(EngineOptions("ray", gpus=1.5))
 
 
 @pytest.mark.parametrize("address", ["here", ":6379", "host:", "host:port", "host:99999", "ray://"])
-def test_what_is_no_address_is_refused(address: str) -> None:
+def test_invalid_cluster_address_is_rejected(address: str) -> None:
     with pytest.raises(UsageError, match="is no address"):
         check_address(address)
 
 
-def test_an_address_where_nothing_listens_is_refused_at_once() -> None:
+def test_unreachable_cluster_address_is_rejected_immediately() -> None:
     with socket.socket() as free:
         free.bind(("127.0.0.1", 0))
         port = free.getsockname()[1]
@@ -87,7 +89,9 @@ def test_an_address_where_nothing_listens_is_refused_at_once() -> None:
         ({"actors": 5}, [{"CPU": 2}], True, PoolSize(5, 1, 0)),
     ],
 )
-def test_actors_fill_the_nodes(options: dict, nodes: list, wants_gpu: bool, size: PoolSize) -> None:
+def test_default_number_of_actors_fills_the_nodes(
+    options: dict, nodes: list, wants_gpu: bool, size: PoolSize
+) -> None:
     assert size_of(EngineOptions("ray", **options), nodes, wants_gpu) == size
 
 
@@ -100,13 +104,13 @@ def test_actors_fill_the_nodes(options: dict, nodes: list, wants_gpu: bool, size
         ContextError(2, "too long"),
     ],
 )
-def test_an_error_comes_back_as_it_was(error: errors.AleatoricError) -> None:
+def test_error_round_trips_through_failure(error: errors.AleatoricError) -> None:
     back = Failure.of(error).error()
     assert (str(back), back.status) == (str(error), error.status)
     assert isinstance(error, type(back))
 
 
-def test_a_worker_gives_what_its_model_gives(
+def test_worker_returns_results_of_its_model(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.chdir(tmp_path)
@@ -119,7 +123,7 @@ def test_a_worker_gives_what_its_model_gives(
     assert answers.failure is None
 
 
-def test_a_worker_says_why_it_cannot_load_or_answer(
+def test_worker_reports_loading_and_sampling_errors(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.chdir(tmp_path)
@@ -148,7 +152,7 @@ def test_answers_before_an_error_are_kept(tmp_path: Path, monkeypatch: pytest.Mo
     assert isinstance(answers.failure.error(), ModelError)
 
 
-def test_the_token_level_says_that_it_is_not_spread(cli: Callable, tmp_path: Path) -> None:
+def test_token_level_reports_that_it_is_not_distributed(cli: Callable, tmp_path: Path) -> None:
     story = tmp_path / "story.txt"
     story.write_text("Once upon a time.")
     ran = cli("token", "--corpus", story, "--model", "smollm2", "--engine", "ray")
@@ -175,8 +179,8 @@ print(json.dumps([sorted(heard), mode, folder.exists(), sorted(left)]))
 
 
 @pytest.mark.long
-def test_a_cluster_started_here_is_private(tmp_path: Path) -> None:
-    """It listens on loopback alone, and others read neither its folder nor its token."""
+def test_local_cluster_is_private(tmp_path: Path) -> None:
+    """It listens only on loopback, and other users cannot read its folder or token."""
     pytest.importorskip("ray", reason='Ray is absent: pip install "aleatoric[ray]"')
     home = os.environ | {"HOME": str(tmp_path)}
     for name in ("RAY_AUTH_MODE", "RAY_AUTH_TOKEN", "RAY_AUTH_TOKEN_PATH"):

@@ -1,4 +1,4 @@
-"""Batches with padding and windows against one sequence at a time."""
+"""Batches with padding and windows compared with one sequence at a time."""
 
 from __future__ import annotations
 
@@ -51,7 +51,7 @@ def scored(model: Any, items: list[Any], batch_tokens: int) -> dict[tuple[str, i
 
 
 def naive_causal(model: Any, ids: list[int], length: int, stride: int) -> dict[int, torch.Tensor]:
-    """Logits of each token from the earliest window that holds it and a token before it."""
+    """Logits of each token from the earliest window with it and a preceding token."""
     found = {}
     for target in range(1, len(ids)):
         start = next(s for s in range(0, len(ids), stride) if target < s + length)
@@ -63,7 +63,7 @@ def naive_causal(model: Any, ids: list[int], length: int, stride: int) -> dict[i
 @pytest.mark.parametrize("stride", [1, 5, WINDOW - 1])
 @pytest.mark.parametrize("batch_tokens", [1, 60, 10_000])
 @pytest.mark.parametrize("bos", ["none", "add"])
-def test_causal_logits_are_those_of_one_sequence_at_a_time(
+def test_causal_logits_match_one_sequence_at_a_time(
     stride: int, batch_tokens: int, bos: str
 ) -> None:
     model, tokenizer = tiny("gpt2")
@@ -85,7 +85,7 @@ def test_causal_logits_are_those_of_one_sequence_at_a_time(
 
 @pytest.mark.parametrize("kind", ["t5", "bart", "marian"])
 @pytest.mark.parametrize("batch_tokens", [1, 10_000])
-def test_seq2seq_logits_are_those_of_one_sentence_at_a_time(kind: str, batch_tokens: int) -> None:
+def test_seq2seq_logits_match_one_sentence_at_a_time(kind: str, batch_tokens: int) -> None:
     model, tokenizer = tiny(kind)
     found = scored(seq2seq_forced(model, tokenizer, label="m", version="v"), PAIRS, batch_tokens)
     count = 0
@@ -117,7 +117,7 @@ def test_windows_score_every_token_but_the_first_once(n: int, length: int, data:
 
 
 @given(st.lists(st.integers(1, 30), max_size=30), st.integers(1, 100))
-def test_batches_hold_each_strip_once_within_their_room(lengths: list[int], room: int) -> None:
+def test_batches_contain_each_window_once_within_token_limit(lengths: list[int], room: int) -> None:
     strips = [Strip(str(i), (0,) * n, (0,) * n, tuple(range(n))) for i, n in enumerate(lengths)]
     found = list(batches(strips, room))
     assert sorted(s.group for batch in found for s in batch) == sorted(s.group for s in strips)
@@ -125,7 +125,7 @@ def test_batches_hold_each_strip_once_within_their_room(lengths: list[int], room
         assert len(batch) == 1 or len(batch) * max(len(s.given) for s in batch) <= room
 
 
-def test_parts_are_whole_items_and_count_those_without_a_token() -> None:
+def test_parts_contain_whole_items_and_count_empty_ones() -> None:
     model, tokenizer = tiny("gpt2")
     reader = causal_forced(model, tokenizer, label="m", version="v")
     found = list(parts(reader, DOCUMENTS, 10))
@@ -135,7 +135,7 @@ def test_parts_are_whole_items_and_count_those_without_a_token() -> None:
     assert sum(map(len, groups)) == len(set().union(*groups)) == 3
 
 
-def test_windows_that_the_model_cannot_take_are_refused() -> None:
+def test_windows_longer_than_the_model_allows_are_rejected() -> None:
     model, tokenizer = tiny("gpt2")
     with pytest.raises(UsageError, match=f"2 to {WINDOW} tokens"):
         causal_forced(model, tokenizer, label="m", version="v", window=WINDOW + 1)
@@ -143,7 +143,7 @@ def test_windows_that_the_model_cannot_take_are_refused() -> None:
         causal_forced(model, tokenizer, label="m", version="v", window=8, stride=8)
 
 
-def test_a_sentence_longer_than_the_model_is_refused_by_its_number() -> None:
+def test_sentence_longer_than_the_model_allows_is_named() -> None:
     model, tokenizer = tiny("bart")
     reader = seq2seq_forced(model, tokenizer, label="m", version="v")
     with pytest.raises(DataError, match="sentence 9 has"):
@@ -152,7 +152,7 @@ def test_a_sentence_longer_than_the_model_is_refused_by_its_number() -> None:
 
 @pytest.mark.long
 @pytest.mark.skipif(not smollm2_is_cached(), reason="the embedded model is not cached")
-def test_smollm2_in_batches_and_alone() -> None:
+def test_smollm2_batched_matches_unbatched() -> None:
     reader: Any = load_smollm2("", Forcing(window=12, stride=6))
     texts = [DOCUMENTS[0], DOCUMENTS[2]]
     found = scored(reader, texts, 64)

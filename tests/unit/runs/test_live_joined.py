@@ -1,4 +1,4 @@
-"""People's words and a model's own, put together."""
+"""Joining the probabilities of human answers with the model's most likely words."""
 
 from __future__ import annotations
 
@@ -11,7 +11,8 @@ from aleatoric.nextword.beginnings import beginnings
 from aleatoric.nextword.bounds import TopWords, WordProbabilities
 from aleatoric.nextword.head import Head
 from aleatoric.nextword.live import _joined
-from aleatoric.nextword.tree import TokenPassage, packs_of
+from aleatoric.nextword.packs import packs_of
+from aleatoric.nextword.tree import TokenPassage
 from aleatoric.types import FAILED, Categorical
 
 PEOPLE = Categorical(("a", "b"), (0.5, 0.5), 0.0, 4)
@@ -26,11 +27,11 @@ def top(word: str, p: float, failed: float = 0.0) -> Head:
     return Head(Categorical((word,), (p,), 1 - p, None), tops, True, failed, 1)
 
 
-def test_without_any_probability_there_is_no_distribution():
+def test_zero_total_probability_gives_no_distribution():
     assert _joined(PEOPLE, found(0.0, 0.0, failed=1.0), top("a", 0.0, 1.0), False) is None
 
 
-def test_texts_without_a_word_are_an_outcome_where_they_are_kept():
+def test_texts_without_a_word_are_an_outcome_if_kept():
     joined = _joined(PEOPLE, found(0.2, 0.1, failed=0.5), top("c", 0.4, 0.5), True)
     assert joined is not None
     assert joined.words.as_dict() == pytest.approx({"a": 0.2, "b": 0.1, "c": 0.2, FAILED: 0.5})
@@ -39,10 +40,10 @@ def test_texts_without_a_word_are_an_outcome_where_they_are_kept():
     assert dropped.words.as_dict() == pytest.approx({"a": 0.4, "b": 0.2, "c": 0.4})
 
 
-def test_long_passages_are_not_run_together():
+def test_long_passages_are_not_batched_together():
     passages = [TokenPassage((1,) * 300, ((i, 300),)) for i in range(5)]
     assert [len(pack) for pack in packs_of(passages, 48, 700)] == [2, 2, 1]
 
 
-def test_many_marks_on_a_letter_take_little_time():
+def test_many_combining_marks_are_fast():
     assert len(list(beginnings("a" + "\u0301" * 40))) < 100

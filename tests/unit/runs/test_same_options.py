@@ -1,4 +1,4 @@
-"""Going on with a run takes the same words; what differs is named as the user knows it."""
+"""Resuming a run requires the same options; differences are named by their option."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ SAVED: dict[str, Any] = {
 
 
 @pytest.mark.parametrize(
-    ("change", "says"),
+    ("change", "message"),
     [
         ({"abstractions": ["tvd_syn"]}, "its --metric differs"),
         ({"choices": {"protocol": "corrected", "bins": "half-open"}}, "its --choose differs"),
@@ -43,13 +43,13 @@ SAVED: dict[str, Any] = {
         ({"corpus": CORPUS | {"encoding": "latin-1"}}, "its --encoding differs"),
     ],
 )
-def test_what_differs_is_named(change: dict[str, Any], says: str) -> None:
+def test_differing_option_is_named(change: dict[str, Any], message: str) -> None:
     with pytest.raises(UsageError) as refused:
         check_same_options(Path("run"), SAVED, SAVED | change)
-    assert str(refused.value) == f"run: holds another run ({says}); choose another --out."
+    assert str(refused.value) == f"run: holds another run ({message}); choose another --out."
 
 
-def test_another_path_to_the_same_file_is_the_same_corpus(
+def test_different_path_to_same_file_is_same_corpus(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.chdir(tmp_path)

@@ -1,4 +1,4 @@
-"""The run directory: whole or absent, readable without its maker."""
+"""The run directory: written completely or not at all, and readable without corpus or model."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ def store(tmp_path: Path) -> Store:
     return Store.create(tmp_path / "run", {"level": "word", "seed": 0})
 
 
-def test_items_and_draws_come_back_as_they_were(store: Store) -> None:
+def test_items_and_draws_round_trip(store: Store) -> None:
     store.add_items(ITEMS)
     store.add_system("m", {"model": "x"})
     drawn = [Draws("1:2", {"The": 2, "the": 1}, 1), Draws("1:2", {}, 0, 1, ("raw text",))]
@@ -37,7 +37,7 @@ def test_items_and_draws_come_back_as_they_were(store: Store) -> None:
     assert walked == [(ITEMS[0], {"m": drawn}), (ITEMS[1], {})]
 
 
-def test_a_failed_import_leaves_nothing(store: Store) -> None:
+def test_failed_import_leaves_no_files(store: Store) -> None:
     def broken() -> object:
         yield ITEMS[0]
         raise DataError("broken")
@@ -47,7 +47,7 @@ def test_a_failed_import_leaves_nothing(store: Store) -> None:
     assert store.n_items == 0
 
 
-def test_discard_removes_only_what_the_run_wrote(store: Store) -> None:
+def test_discard_removes_only_files_of_the_run(store: Store) -> None:
     (store.path / "mine.txt").write_text("keep")
     store.discard()
     assert [p.name for p in store.path.iterdir()] == ["mine.txt"]
@@ -58,7 +58,7 @@ def test_journal_is_write_ahead(store: Store) -> None:
         assert reader.execute("PRAGMA journal_mode").fetchone() == ("wal",)
 
 
-def test_what_is_no_run_is_refused(tmp_path: Path) -> None:
+def test_invalid_run_directory_is_rejected(tmp_path: Path) -> None:
     with pytest.raises(UsageError, match="is no run directory"):
         Store.open(tmp_path)
     (tmp_path / DATABASE).write_bytes(b"this is no database at all" * 100)
@@ -66,14 +66,14 @@ def test_what_is_no_run_is_refused(tmp_path: Path) -> None:
         Store.open(tmp_path)
 
 
-def test_another_job_in_the_same_directory_is_refused_by_name(tmp_path: Path) -> None:
+def test_different_job_in_same_directory_names_the_option(tmp_path: Path) -> None:
     job = WordJob("simulated:contexts=5", ("toy",), samples=5)
     run_job(job, tmp_path / "run").__exit__()
     with pytest.raises(UsageError, match="its --seed differs"):
         run_job(WordJob("simulated:contexts=5", ("toy",), samples=5, seed=1), tmp_path / "run")
 
 
-def test_results_need_neither_corpus_nor_model(tmp_path: Path) -> None:
+def test_results_do_not_need_corpus_or_model(tmp_path: Path) -> None:
     corpus = tmp_path / "people.jsonl"
     corpus.write_text('{"context": "a", "responses": ["x", "y"]}\n')
     recorded = tmp_path / "m.jsonl"
@@ -87,7 +87,7 @@ def test_results_need_neither_corpus_nor_model(tmp_path: Path) -> None:
     assert found["m", "tvd"] == 0.5
 
 
-def test_a_statistic_may_have_any_name(store: Store) -> None:
+def test_statistics_can_have_any_name(store: Store) -> None:
     hostile = "tvd REAL); DROP TABLE items; --"
     store.add_items([Item("1", "g", "a", ("x",))])
     store.add_system("m", {})
@@ -106,7 +106,7 @@ def test_a_statistic_may_have_any_name(store: Store) -> None:
 
 
 @pytest.mark.long
-def test_statistics_take_little_room(tmp_path: Path) -> None:
+def test_statistics_are_stored_compactly(tmp_path: Path) -> None:
     """Rows of 20 splits once took a page of the database each: 5 kB per item."""
     job = WordJob("simulated:contexts=300,people=20", ("toy",), samples=40)
     with run_job(job, tmp_path / "run") as store:
@@ -118,7 +118,7 @@ def test_statistics_take_little_room(tmp_path: Path) -> None:
     assert 4096 * n_pages < 2500 * 300  # two generations of statistics at once, while replaced
 
 
-def test_a_bad_second_model_leaves_nothing_of_the_first(tmp_path: Path) -> None:
+def test_invalid_second_model_leaves_no_run(tmp_path: Path) -> None:
     people, good, bad = (tmp_path / f"{name}.jsonl" for name in ("people", "good", "bad"))
     people.write_text('{"context": "a", "responses": ["x", "y"]}\n')
     good.write_text('{"id": 1, "samples": {"x": 3}}\n')
@@ -129,8 +129,8 @@ def test_a_bad_second_model_leaves_nothing_of_the_first(tmp_path: Path) -> None:
     assert not (tmp_path / "run").exists()
 
 
-def test_a_run_whose_last_step_is_missing_is_finished(tmp_path: Path) -> None:
-    """Every draw is there, but the run died before it said so."""
+def test_resume_completes_run_without_final_step(tmp_path: Path) -> None:
+    """All draws are saved, but the run was killed before it was marked as finished."""
     job = WordJob("simulated:contexts=5", ("toy",), samples=5)
     with run_job(job, tmp_path / "run") as store:
         store.set_meta("done toy", False)
@@ -139,7 +139,7 @@ def test_a_run_whose_last_step_is_missing_is_finished(tmp_path: Path) -> None:
     assert found["toy", "tvd"].n_items == 5
 
 
-def test_a_page_without_any_split_is_undefined_in_all_of_them(tmp_path: Path) -> None:
+def test_page_without_splits_is_undefined_in_every_split(tmp_path: Path) -> None:
     """Thousands of items with one answer, then one with two: pages of both kinds."""
     people = tmp_path / "people.jsonl"
     alone, two = {"context": "a", "responses": ["x"]}, {"context": "a", "responses": ["x", "y"]}
@@ -150,7 +150,7 @@ def test_a_page_without_any_split_is_undefined_in_all_of_them(tmp_path: Path) ->
     assert found["human", "ece_oracle"].n_items == 1
 
 
-def test_pooled_groups_are_still_counted(tmp_path: Path) -> None:
+def test_number_of_groups_is_reported_before_pooling(tmp_path: Path) -> None:
     people = tmp_path / "people.jsonl"
     rows = [{"context": "a", "responses": ["x", "y", "x"][: 2 + i % 2]} for i in range(1500)]
     people.write_text("".join(json.dumps(row) + "\n" for row in rows))
@@ -172,16 +172,14 @@ def test_failed_draws_are_reported(tmp_path: Path) -> None:
     assert found["m", "ece_original"].n_undefined == 1
 
 
-def test_what_scoring_needs_is_checked_before_anything_is_drawn(tmp_path: Path) -> None:
+def test_scoring_requirements_are_checked_before_sampling(tmp_path: Path) -> None:
     with pytest.raises(UsageError, match="tvd_syn or tvd_sem"):
         run_job(WordJob("simulated:contexts=5", ("toy",), abstractions=("x",)), tmp_path / "run")
     assert not (tmp_path / "run").exists()
 
 
 @pytest.mark.parametrize("replaced_by", [PAGE // 2, 2 * PAGE + 7])
-def test_who_reads_statistics_reads_on_while_they_are_replaced(
-    store: Store, replaced_by: int
-) -> None:
+def test_statistics_can_be_read_while_being_replaced(store: Store, replaced_by: int) -> None:
     def scored(n_items: int, value: float) -> None:
         rows = (StatRow(no, "m", 0, {"tvd": value}, {}) for no in range(1, n_items + 1))
         store.write_stats(["tvd"], rows)
@@ -200,7 +198,7 @@ def test_who_reads_statistics_reads_on_while_they_are_replaced(
         assert sum(len(page.groups) for page in reader.stat_pages("m")) == replaced_by
 
 
-def test_sqlite_reads_the_json_of_manifest_items_and_draws(tmp_path: Path) -> None:
+def test_sqlite_json_functions_read_manifest_items_and_draws(tmp_path: Path) -> None:
     job = WordJob("simulated:contexts=3", ("toy",), samples=5, seed=7)
     with run_job(job, tmp_path / "run") as store:
         first, systems = next((item, systems) for _, item, systems in store.walk())
@@ -219,7 +217,7 @@ def test_sqlite_reads_the_json_of_manifest_items_and_draws(tmp_path: Path) -> No
             assert value(f"SELECT min(json_valid({column})) FROM {table}") == 1
 
 
-def test_an_infinite_bound_is_plain_json(store: Store) -> None:
+def test_infinite_bound_is_stored_as_valid_json(store: Store) -> None:
     store.add_items(ITEMS)
     store.add_system("m", {"model": "x"})
     bounds = {"log_loss": (math.inf, None), "tvd": (0.25, 0.5)}
@@ -229,7 +227,7 @@ def test_an_infinite_bound_is_plain_json(store: Store) -> None:
     assert store.db.execute("SELECT json_valid(payload) FROM draws").fetchone() == (1,)
 
 
-def test_a_run_reads_its_manifest_once(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_manifest_is_read_once(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     texts, written = tmp_path / "texts.jsonl", tmp_path / "written.jsonl"
     rows = [{"id": str(n), "input": "Hello?", "references": ["a b", "b c d"]} for n in (1, 2)]
     texts.write_text("".join(json.dumps(row) + "\n" for row in rows))

@@ -1,4 +1,4 @@
-"""Texts in a run directory."""
+"""Texts stored in a run directory."""
 
 from __future__ import annotations
 
@@ -24,14 +24,14 @@ def item(name: object, *references: str) -> TextItem:
     return TextItem(str(name), "g", ("Hi?", "Who?"), references or ("a", "b"), "o")
 
 
-def test_inputs_come_back_as_they_were(store: Store) -> None:
+def test_inputs_round_trip(store: Store) -> None:
     shelf = StoredTexts(store)
     items = [item(n, f"a {n}", "é") for n in range(TEXTS_PAGE + 3)]
     assert shelf.add_items(items) == len(items)
     assert [found.item for found in shelf.walk()] == items
 
 
-def test_texts_are_saved_as_they_come_and_joined_by_id(store: Store) -> None:
+def test_texts_are_saved_incrementally_and_matched_by_id(store: Store) -> None:
     shelf = StoredTexts(store)
     shelf.add_items([item(1), item(2)])
     store.add_system("m", {})
@@ -46,7 +46,7 @@ def test_texts_are_saved_as_they_come_and_joined_by_id(store: Store) -> None:
         shelf.find("3")
 
 
-def test_hostile_texts_survive(store: Store) -> None:
+def test_hostile_texts_round_trip(store: Store) -> None:
     shelf = StoredTexts(store)
     hostile = HOSTILE.replace("\ud800", "")
     shelf.add_items([item(hostile, hostile, "b")])

@@ -1,4 +1,4 @@
-"""Cases with a known truth, and cases made by hand."""
+"""Fixtures: cases with a known truth, and hand-made cases."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ def case_of(
     context: str = "They saw the",
     original: str | None = None,
 ) -> Case:
-    """One case from people's counts and a model's distribution."""
+    """One case from human counts and a model distribution."""
     responses = tuple(word for word, count in answers.items() for _ in range(count))
     group = item_id.partition(":")[0]
     item = Item(item_id, group, context, responses, original)
@@ -28,7 +28,7 @@ def case_of(
 
 
 def simulated(contexts: int, draws: int, temperature: float, people: int = 40) -> list[Case]:
-    """Cases of the simulated language, ten contexts a passage; temperature 1 is a perfect model."""
+    """Cases of the simulated language, ten contexts per passage; temperature 1 is perfect."""
     found = []
     for i in range(contexts):
         item_id, context = f"{i // 10}:{i}", f"passage{i // 10} the baba {i}"
@@ -51,5 +51,5 @@ def flat_model() -> list[Case]:
 
 @pytest.fixture(scope="session")
 def perfect_model() -> list[Case]:
-    """A model that draws from the people's own distribution, as many words as half of them."""
+    """A model that draws from the human distribution, with half as many draws as answers."""
     return simulated(200, draws=20, temperature=1.0)

@@ -1,4 +1,4 @@
-"""Classes of words: tags, clusters, and the k-means behind them."""
+"""Word classes: tags, clusters, and the k-means implementation."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ def random_vectors(words: Sequence[str]) -> Mapping[str, NDArray[np.float64]]:
 
 
 @pytest.mark.parametrize(("n", "k"), [(30, 2), (60, 12), (60, 40), (12, 11)])
-def test_k_means_is_as_good_as_scikit_learns(n: int, k: int) -> None:
+def test_k_means_is_as_good_as_scikit_learn(n: int, k: int) -> None:
     vectors = np.random.default_rng(n + k).normal(size=(n, 20))
     found = kmeans(gram(vectors), k, np.random.default_rng(0))
     theirs = KMeans(k, n_init=20, max_iter=400, random_state=0).fit(vectors)
@@ -40,7 +40,7 @@ def test_k_means_is_as_good_as_scikit_learns(n: int, k: int) -> None:
     assert found.sse == pytest.approx(((vectors - means[found.labels]) ** 2).sum())
 
 
-def test_k_means_finds_clusters_that_are_there() -> None:
+def test_k_means_finds_known_clusters() -> None:
     rng = np.random.default_rng(0)
     truth = np.repeat(np.arange(4), 10)
     vectors = 20 * np.eye(4)[truth] + rng.normal(size=(40, 4))
@@ -48,13 +48,13 @@ def test_k_means_finds_clusters_that_are_there() -> None:
     assert len(set(zip(truth.tolist(), found.tolist(), strict=True))) == 4
 
 
-def test_equal_points_are_no_trouble() -> None:
+def test_k_means_handles_identical_points() -> None:
     found = kmeans(gram(np.ones((6, 3))), 3, np.random.default_rng(0))
     assert found.sse == pytest.approx(0.0)
 
 
 @pytest.mark.parametrize("n", [0, 1, 2, 3, 4, 5, 8])
-def test_tiny_supports(n: int) -> None:
+def test_clustering_of_few_words(n: int) -> None:
     vectors = list(np.random.default_rng(n).normal(size=(n, 4)))
     labels = cluster(vectors, np.random.default_rng(0))
     assert len(labels) == n
@@ -62,12 +62,12 @@ def test_tiny_supports(n: int) -> None:
         assert len(set(labels)) == n
 
 
-def test_the_candidates_are_the_papers_range() -> None:
+def test_candidate_numbers_of_clusters_match_paper() -> None:
     for k_max in range(3, 50):
         assert list(candidates(k_max)) == list(range(2, k_max, k_max // 3))
 
 
-def test_the_selection_stops_where_sse_stops_falling() -> None:
+def test_selection_stops_where_sse_stops_decreasing() -> None:
     def of(*errors: float) -> list[Clustering]:
         return [Clustering(np.array([i]), sse) for i, sse in enumerate(errors)]
 
@@ -92,7 +92,7 @@ def test_clusters_do_not_depend_on_the_order_of_words() -> None:
     assert classes(ITEM, words) == classes(ITEM, words[::-1])
 
 
-def test_tags_are_asked_for_in_the_context() -> None:
+def test_words_are_tagged_in_context() -> None:
     asked = []
 
     def tagger(context: str, words: Sequence[str]) -> list[str]:

@@ -29,7 +29,7 @@ def nouns(context: str, words: Sequence[str]) -> list[str]:
         ("", "X"),
     ],
 )
-def test_a_mark_after_the_last_word_is_the_last_token(context: str, tag: str) -> None:
+def test_trailing_punctuation_is_the_last_token(context: str, tag: str) -> None:
     assert ard.last_tag(context, nouns) == tag
 
 
@@ -45,7 +45,7 @@ def test_intervals_are_posterior_not_prior() -> None:
     assert found.variances[0] == pytest.approx(least_squares, rel=0.2)
 
 
-def test_a_constant_predictor_is_left_out_and_named(flat_model: list[Case]) -> None:
+def test_constant_predictor_is_excluded_and_named(flat_model: list[Case]) -> None:
     """Every last word is a noun here: no tag varies, and none is "kept"."""
     study = ard.run(flat_model, seed=0, tagger=nouns)
     figure = study.figures["fig3_coefficients"]
@@ -59,7 +59,7 @@ def test_a_constant_predictor_is_left_out_and_named(flat_model: list[Case]) -> N
     assert "context length, punctuation, ADJ" in note
 
 
-def test_constant_predictors_change_no_coefficient() -> None:
+def test_constant_predictors_do_not_change_coefficients() -> None:
     rng = np.random.default_rng(2)
     features, target = rng.normal(size=(60, 2)), rng.normal(size=60)
     table = np.column_stack([features, np.full(60, 0.1)])
@@ -71,7 +71,7 @@ def test_constant_predictors_change_no_coefficient() -> None:
         ard._fit_varying(table, np.zeros(3), target)
 
 
-def test_rubins_rules_add_the_variance_between_splits() -> None:
+def test_rubins_rules_add_between_split_variance() -> None:
     kept = np.array([True])
     fits = [ard.ArdFit(np.array([v]), np.array([0.01]), kept, 0.5) for v in (0.1, 0.3)]
     (found,) = ard.combine(fits, ["x"], np.array([2.0]))
@@ -80,7 +80,7 @@ def test_rubins_rules_add_the_variance_between_splits() -> None:
     assert (found.low, found.high) == (pytest.approx(0.2 - error), pytest.approx(0.2 + error))
 
 
-def test_the_predictors_stand_in_the_papers_order(flat_model: list[Case]) -> None:
+def test_predictors_are_in_order_of_the_paper(flat_model: list[Case]) -> None:
     study = ard.run(flat_model, seed=0, tagger=nouns)
     names = [row[0] for row in study.tables[0].rows]
     assert names[:5] == [*ard.NUMBERS, "punctuation"]
@@ -93,6 +93,6 @@ def test_the_predictors_stand_in_the_papers_order(flat_model: list[Case]) -> Non
     assert len(boxes.values["NOUN"]) == len(flat_model)
 
 
-def test_few_contexts_are_refused(flat_model: list[Case]) -> None:
+def test_too_few_contexts_are_rejected(flat_model: list[Case]) -> None:
     with pytest.raises(UsageError, match="more contexts than"):
         ard.run(flat_model[:15], seed=0, tagger=nouns)

@@ -1,4 +1,4 @@
-"""The biased estimator's table."""
+"""The table of the biased estimator."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ def cases(make_case: Callable[..., Case]) -> list[Case]:
     ]
 
 
-def test_the_model_is_set_beside_both_halves(cases: list[Case]) -> None:
+def test_table_compares_model_with_both_halves(cases: list[Case]) -> None:
     study = biased.run(cases, seed=0)
     rows = {row[0]: row[1:] for row in study.tables[0].rows}
     # |.6-.8| + |.2-.2| + .2, halved.
@@ -41,7 +41,7 @@ def test_the_model_is_set_beside_both_halves(cases: list[Case]) -> None:
     assert set(heights) == {"model (renormalized)", "oracle 2"}
 
 
-def test_exact_probabilities_are_not_called_renormalised(make_case: Callable[..., Case]) -> None:
+def test_exact_probabilities_are_not_labelled_renormalised(make_case: Callable[..., Case]) -> None:
     exact = make_case("1:1", {"a": 2, "b": 2}, Categorical(("a",), (0.5,), rest=0.5))
     (table,) = biased.run([exact], seed=0).tables
     assert table.rows[0][0] == "model (exact)"
@@ -50,7 +50,9 @@ def test_exact_probabilities_are_not_called_renormalised(make_case: Callable[...
     assert any("nothing is renormalized" in note for note in table.notes)
 
 
-def test_recorded_log_probabilities_are_called_renormalised(cli: Callable, tmp_path: Path) -> None:
+def test_recorded_log_probabilities_are_labelled_renormalised(
+    cli: Callable, tmp_path: Path
+) -> None:
     corpus, recorded = tmp_path / "people.jsonl", tmp_path / "model.jsonl"
     corpus.write_text('{"id": "1", "context": "the", "responses": ["a", "b", "a"]}\n')
     recorded.write_text('{"id": "1", "logprobs": {"a": -1.0, "b": -2.0}}\n')
@@ -59,7 +61,7 @@ def test_recorded_log_probabilities_are_called_renormalised(cli: Callable, tmp_p
     assert "model (renormalized)" in cli("score", tmp_path / "run", "--analysis", "biased").out
 
 
-def test_both_halves_are_as_far_from_all_people(cases: list[Case]) -> None:
+def test_both_halves_have_equal_distance_to_all_answers(cases: list[Case]) -> None:
     tvds = split_tvds(cases, seed=0)
     # Ten answers: the halves are of one size, and all people stand in the middle between them.
     assert biased._target_to_all(tvds) == pytest.approx(tvds.oracle_all)
@@ -71,7 +73,7 @@ def test_correctness_is_undefined_without_an_original(cases: list[Case]) -> None
     assert np.isnan(answers.original[2, 0])
 
 
-def test_samples_are_refused(make_case: Callable[..., Case]) -> None:
+def test_sampled_models_are_rejected(make_case: Callable[..., Case]) -> None:
     sampled = make_case("1:1", {"a": 2}, Categorical.from_counts({"a": 3}))
     with pytest.raises(UsageError, match="log-probabilities"):
         biased.run([sampled], seed=0)

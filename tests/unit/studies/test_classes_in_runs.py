@@ -1,4 +1,4 @@
-"""TVD over classes of words in a run: the same clusters for all systems, the corpus' language."""
+"""TVD over word classes in a run: shared clusters for all systems, and the corpus language."""
 
 from __future__ import annotations
 
@@ -60,8 +60,8 @@ def shares(counts: dict[str, int], classes: dict[str, str]) -> np.ndarray:
     ) / sum(counts.values())
 
 
-def test_the_oracle_and_all_systems_are_compared_on_the_same_clusters(folder: Path) -> None:
-    """All TVD_sem of a context follow from one clustering of the words of everybody."""
+def test_oracle_and_systems_share_the_same_clusters(folder: Path) -> None:
+    """Every TVD_sem of a context uses one clustering of all its words."""
     store = sem_run(folder, "run", "first", "second")
     found = {r.system: r.estimate.value for r in results(store) if r.metric == "tvd_sem"}
     responses = tuple(word for word, n in PEOPLE.items() for _ in range(n))
@@ -101,7 +101,7 @@ def test_tvd_sem_is_not_compared_between_runs(folder: Path) -> None:
         (("--language", "German!"), "--language 'German!' is not a language code"),
     ],
 )
-def test_a_tagger_of_another_language_is_refused(
+def test_tagger_of_another_language_is_rejected(
     cli: Callable, folder: Path, more: tuple[str, ...], message: str
 ) -> None:
     asked = ("word", "--corpus", folder / "people.jsonl", "--metric", "tvd_syn")
@@ -111,14 +111,14 @@ def test_a_tagger_of_another_language_is_refused(
     assert ran.err.count("\n") == 1
 
 
-def test_an_unknown_language_is_a_caveat(cli: Callable, folder: Path) -> None:
+def test_unknown_language_is_noted(cli: Callable, folder: Path) -> None:
     asked = ("word", "--corpus", folder / "people.jsonl", "--metric", "tvd_syn")
     caveat = "tagged by textblob, which reads 'en', and the language of the corpus is not stated"
     assert caveat in cli(*asked).err
     assert caveat not in cli(*asked, "--language", "en").err
 
 
-def test_a_resumed_run_keeps_its_language(folder: Path) -> None:
+def test_resumed_run_keeps_its_language(folder: Path) -> None:
     job = WordJob(str(folder / "people.jsonl"), abstractions=("tvd_syn",), language="EN-gb")
     store = run_job(job, folder / "run")
     assert store.manifest["language"] == "en"
@@ -127,14 +127,14 @@ def test_a_resumed_run_keeps_its_language(folder: Path) -> None:
     )
 
 
-def test_the_default_tagger_follows_the_language(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_default_tagger_follows_the_language(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(tools, "_installed_pipelines", lambda language: [f"{language}_core_x"])
     assert fitting_tagger(None, "de") == "spacy:de_core_x"
     assert fitting_tagger(None, None) == fitting_tagger(None, "en") == "textblob"
     assert fitting_tagger("spacy:xx_sent_ud_sm", "de") == "spacy:xx_sent_ud_sm"
 
 
-def test_the_regression_refuses_a_language_without_a_tagger(cli: Callable, tmp_path: Path) -> None:
+def test_regression_rejects_language_without_tagger(cli: Callable, tmp_path: Path) -> None:
     run = tmp_path / "run"
     asked = ("--model", "toy", "--samples", "20", "--splits", "2", "--out", run)
     corpus = "simulated:contexts=20,people=6"
@@ -145,7 +145,7 @@ def test_the_regression_refuses_a_language_without_a_tagger(cli: Callable, tmp_p
 
 
 def test_contexts_without_a_rank_are_counted(folder: Path) -> None:
-    """The first system drew people's first choice, the second never did."""
+    """The first system drew the most frequent human answer, the second never did."""
     store = sem_run(folder, "ranks", "first", "second")
     found = {r.system: r.estimate for r in results(store) if r.metric == "rank_of_human_mode"}
     assert (found["first"].value, found["first"].n_undefined) == (1.0, 0)

@@ -1,4 +1,4 @@
-"""Runs compared: what is tested, what is refused, what is said."""
+"""Comparing runs: what is tested, rejected and noted."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from aleatoric.inference.multiple import holm
 from aleatoric.inference.paired import IDENTICAL, NO_ITEMS, ONE_GROUP
 from aleatoric.levels.base import run_job
 from aleatoric.levels.word import WordJob, results
-from aleatoric.report.comparisons import comparison_tables
+from aleatoric.reporting.comparisons import comparison_tables
 from aleatoric.runs.run import Store
 from aleatoric.studies.compare import compare
 
@@ -37,7 +37,7 @@ def test_every_pair_is_compared_by_every_metric(three: Store) -> None:
     assert all(c.p_holm >= c.p_bh >= c.paired.test.p for c in found.comparisons)
 
 
-def test_a_difference_is_that_of_the_results_where_all_items_are_common(three: Store) -> None:
+def test_difference_matches_results_if_all_items_are_common(three: Store) -> None:
     values = {(r.system, r.metric): r.estimate.value for r in results(three)}
     metrics = ["overlap", "tvd", "sq_distance", "ece_*"]
     found = compare([three], metrics=metrics)
@@ -51,12 +51,12 @@ def test_a_difference_is_that_of_the_results_where_all_items_are_common(three: S
 
 
 @pytest.mark.parametrize("metric", ["tvd_excess", "js_excess", "w1_C_excess/lexical-1"])
-def test_an_excess_is_no_metric(three: Store, metric: str) -> None:
+def test_excess_metrics_are_rejected(three: Store, metric: str) -> None:
     with pytest.raises(UsageError, match=f"no metric '{metric}'"):
         compare([three], metrics=[metric])
 
 
-def test_the_best_system_is_first_whether_higher_or_lower_is_better(three: Store) -> None:
+def test_best_system_is_first_for_either_metric_direction(three: Store) -> None:
     found = compare([three], metrics=["overlap", "sq_distance"])
     overlap, distance = (found.values[metric] for metric in ("overlap", "sq_distance"))
     assert found.order["overlap"] == tuple(sorted(overlap, key=overlap.get, reverse=True))
@@ -67,7 +67,7 @@ def test_the_best_system_is_first_whether_higher_or_lower_is_better(three: Store
         assert "a" not in found.letters[metric][COLD]
 
 
-def test_a_metric_without_a_better_direction_ranks_nothing(three: Store) -> None:
+def test_metric_without_direction_does_not_rank(three: Store) -> None:
     found = compare([three], metrics=["agreement_M"])
     assert all(one.paired.test for one in found.comparisons)
     assert (found.order["agreement_M"], found.letters["agreement_M"]) == ((), {})
@@ -82,19 +82,19 @@ def test_p_values_are_adjusted_within_each_metric(three: Store) -> None:
     assert [one.p_holm for one in alone] == holm(p_values)
 
 
-def test_two_runs_are_compared_like_two_systems_of_one(three: Store, tmp_path: Path) -> None:
+def test_two_runs_match_two_systems_of_one_run(three: Store, tmp_path: Path) -> None:
     apart = [word_run(tmp_path / "a", "toy"), word_run(tmp_path / "b", COLD)]
     (one,) = compare(apart, metrics=["tvd"]).comparisons
     (same,) = compare([three], ["toy", COLD], ["tvd"]).comparisons
     assert one.paired == same.paired
 
 
-def test_a_control_can_be_named(three: Store) -> None:
+def test_control_can_be_selected(three: Store) -> None:
     found = compare([three], ["oracle", FLAT], ["tvd", "ece_oracle"])
     assert [c.metric for c in found.comparisons] == ["tvd", "ece_oracle"]
 
 
-def test_systems_of_one_name_carry_their_run(tmp_path: Path) -> None:
+def test_systems_with_same_name_are_labelled_with_run(tmp_path: Path) -> None:
     runs = [word_run(tmp_path / "a", "toy"), word_run(tmp_path / "b", "toy", seed=7)]
     (one,) = compare(runs, metrics=["tvd"]).comparisons
     assert one.first == f"{tmp_path / 'a'}:toy"
@@ -118,7 +118,7 @@ def test_one_group_is_not_tested(tmp_path: Path) -> None:
     assert one.p_holm is None
 
 
-def test_few_groups_can_find_nothing_and_give_no_letters(tmp_path: Path) -> None:
+def test_too_few_groups_give_note_and_no_letters(tmp_path: Path) -> None:
     run = word_run(tmp_path / "r", "toy", FLAT, COLD, corpus="simulated:contexts=40,passage=10")
     found = compare([run], ["toy", FLAT], ["overlap", "tvd"])
     assert found.notes[0] == (
@@ -133,7 +133,7 @@ def test_few_groups_can_find_nothing_and_give_no_letters(tmp_path: Path) -> None
     assert three.letters == {"overlap": {}}
 
 
-def test_no_common_item_is_said(tmp_path: Path) -> None:
+def test_missing_common_items_are_reported(tmp_path: Path) -> None:
     corpus, models = tmp_path / "c.jsonl", [tmp_path / "x.jsonl", tmp_path / "y.jsonl"]
     corpus.write_text(
         '{"id": 1, "context": "There", "responses": ["is", "are"]}\n'
@@ -156,7 +156,7 @@ def test_no_common_item_is_said(tmp_path: Path) -> None:
         ({"n_splits": 5}, r"n_splits \(20 v 5\)"),
     ],
 )
-def test_runs_that_measure_differently_are_refused_by_field(
+def test_incomparable_runs_are_rejected_by_field(
     tmp_path: Path, change: dict[str, object], field: str
 ) -> None:
     runs = [word_run(tmp_path / "a", "toy"), word_run(tmp_path / "b", COLD, **change)]
@@ -164,7 +164,7 @@ def test_runs_that_measure_differently_are_refused_by_field(
         compare(runs)
 
 
-def test_different_numbers_of_draws_are_warned_of(tmp_path: Path) -> None:
+def test_different_numbers_of_draws_are_noted(tmp_path: Path) -> None:
     few = word_run(tmp_path / "few", "toy")
     many = run_job(WordJob(CORPUS, (COLD,), samples=200), tmp_path / "many")
     note, *_ = compare([few, many], metrics=["tvd"]).notes
@@ -181,14 +181,14 @@ def test_unknown_names_list_the_known_ones(three: Store, tmp_path: Path) -> None
         compare([word_run(tmp_path / "one", "toy")])
 
 
-def test_tables_hold_a_row_a_pair_and_a_row_a_system(three: Store) -> None:
+def test_tables_have_one_row_per_pair_and_per_system(three: Store) -> None:
     pairs, systems = comparison_tables(compare([three], metrics=["tvd"]))
     assert [row[1] for row in pairs.rows] == [f"toy − {COLD}", f"toy − {FLAT}", f"{COLD} − {FLAT}"]
     assert [row[0] for row in systems.rows] == ["toy", COLD, FLAT]
     assert all(len(row) == len(pairs.columns) for row in pairs.rows)
 
 
-def test_intervals_are_made_as_asked(three: Store) -> None:
+def test_interval_method_is_respected(three: Store) -> None:
     found = {
         method: compare([three], ["toy", COLD], ["tvd"], interval=method).comparisons[0].paired
         for method in ("t", "percentile")

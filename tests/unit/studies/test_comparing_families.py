@@ -1,4 +1,4 @@
-"""Statistics of made-up systems compared: common items, orders, letters and notes."""
+"""Comparing statistics of synthetic systems: common items, ranking, letters and notes."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ N_GROUPS = 10
 
 
 def items(numbers: range, **columns: float | list[float]) -> ItemStatistics:
-    """A system with these items, ten groups of them, and constant or given statistics."""
+    """A system with these items in ten groups, and constant or given statistics."""
     n = len(numbers)
     values = {
         name: np.broadcast_to(np.asarray(own, dtype=float), n)[:, None]
@@ -73,8 +73,8 @@ def noisy(center: float, n: int, seed: int) -> list[float]:
     return (center + np.random.default_rng(seed).normal(0, 0.01, n)).tolist()
 
 
-def test_values_and_order_stand_on_common_items_only() -> None:
-    """A system that answered only the easy items looks best on its own items, and is worst."""
+def test_values_and_ranking_use_common_items_only() -> None:
+    """A system that answered only the easy items looks best on those, but is worst."""
     easy, hard = noisy(0.1, 60, 0), noisy(0.9, 60, 1)
     systems = {
         "whole": items(range(120), tvd=easy + hard),
@@ -88,7 +88,7 @@ def test_values_and_order_stand_on_common_items_only() -> None:
     assert letters_of(("whole", "easy"), family, 0.05) == {"whole": "a", "easy": "b"}
 
 
-def test_systems_without_an_item_common_to_all_are_ordered_by_their_pairs() -> None:
+def test_systems_without_shared_items_are_ranked_by_pairs() -> None:
     level = noisy(0.0, 90, 2)
     systems = {
         "first": items(range(60), tvd=[v + 0.2 for v in level[0:60]]),
@@ -103,7 +103,7 @@ def test_systems_without_an_item_common_to_all_are_ordered_by_their_pairs() -> N
     assert letters_of(order_of("tvd", family), family, 0.05) == {}
 
 
-def test_the_overlap_of_a_pair_is_a_ratio_of_sums_over_common_items() -> None:
+def test_overlap_of_pair_is_ratio_of_sums_over_common_items() -> None:
     rng = np.random.default_rng(3)
     human = rng.random(60)
     sides = [(rng.random(60), rng.random(60)) for _ in range(2)]
@@ -119,7 +119,7 @@ def test_the_overlap_of_a_pair_is_a_ratio_of_sums_over_common_items() -> None:
     assert ([*found.values()], n_items) == (pytest.approx(naive), 60)
 
 
-def test_an_infinite_log_loss_is_not_left_out() -> None:
+def test_infinite_log_loss_is_not_excluded() -> None:
     finite = items(range(20), log_loss=noisy(2.0, 20, 0), confidence=0.5)
     infinite = items(range(20), log_loss=[math.nan, *noisy(1.0, 19, 1)], confidence=0.5)
     (one,) = compared(["log_loss"], finite=finite, infinite=infinite)
@@ -127,7 +127,7 @@ def test_an_infinite_log_loss_is_not_left_out() -> None:
     assert any(INFINITE in note for note in notes(["log_loss"], a=finite, b=infinite))
 
 
-def test_a_log_loss_that_is_finite_is_compared_like_a_mean() -> None:
+def test_finite_log_loss_is_compared_as_mean() -> None:
     sides = noisy(2.0, 20, 0), noisy(1.0, 20, 1)
     one, other = (items(range(20), log_loss=own, confidence=0.5) for own in sides)
     (found,) = compared(["log_loss"], one=one, other=other)
@@ -136,7 +136,7 @@ def test_a_log_loss_that_is_finite_is_compared_like_a_mean() -> None:
     assert found.is_significant(0.05)
 
 
-def test_metrics_that_contradict_each_other_are_named_with_their_significance() -> None:
+def test_contradicting_metrics_are_noted_with_significance() -> None:
     wide = np.random.default_rng(5).normal(0, 1, 40)
     wide -= wide.mean()
     first = items(range(40), sq_distance=noisy(0.1, 40, 0), log_loss=3.01, confidence=1)
@@ -150,7 +150,7 @@ def test_metrics_that_contradict_each_other_are_named_with_their_significance() 
     assert not notes(["sq_distance", "log_loss"], first=first, second=agreeing)
 
 
-def test_brackets_of_tvd_that_overlap_identify_no_order() -> None:
+def test_overlapping_tvd_brackets_do_not_identify_ranking() -> None:
     def system(low: float, high: float, seed: int) -> ItemStatistics:
         return items(range(40), tvd=noisy(high, 40, seed), tvd_debiased=noisy(low, 40, seed))
 
@@ -161,7 +161,20 @@ def test_brackets_of_tvd_that_overlap_identify_no_order() -> None:
     ]
 
 
-def test_the_smallest_adjusted_p_value_is_that_of_a_perfect_separation() -> None:
+def test_overlapping_bounds_of_log_loss_do_not_identify_ranking() -> None:
+    def system(low: float, high: float, seed: int) -> ItemStatistics:
+        ends = {"log_loss_low": noisy(low, 40, seed), "log_loss_high": noisy(high, 40, seed)}
+        middle = noisy((low + high) / 2, 40, seed)
+        return items(range(40), log_loss=middle, confidence=np.full(40, 0.5), **ends)
+
+    systems = {"a": system(3.1, 3.5, 0), "b": system(3.4, 3.8, 1), "c": system(4.4, 4.5, 2)}
+    assert notes(["log_loss"], **systems) == [
+        "log_loss: the brackets [log_loss_low, log_loss_high] of a v b overlap: the order of these "
+        "systems by log loss is not identified"
+    ]
+
+
+def test_smallest_adjusted_p_value_is_reached_by_full_separation() -> None:
     """Ten groups, three pairs: 3 / 2^9, and a clear difference reaches it."""
     systems = {n: items(range(40), tvd=noisy(i, 40, i)) for i, n in enumerate("abc")}
     for one in compared(["tvd"], **systems):
@@ -169,7 +182,7 @@ def test_the_smallest_adjusted_p_value_is_that_of_a_perfect_separation() -> None
         assert one.p_holm == pytest.approx(one.smallest)
 
 
-def test_a_pair_that_could_not_be_found_different_takes_the_letters_away() -> None:
+def test_pair_without_power_removes_letters() -> None:
     systems = {n: items(range(40), tvd=noisy(i, 40, i)) for i, n in enumerate("ab")}
     systems["few"] = items(range(3), tvd=noisy(9, 3, 9))
     family = compared(["tvd"], **systems)

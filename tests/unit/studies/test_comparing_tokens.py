@@ -1,4 +1,4 @@
-"""Two readers of the same documents, compared by sums over documents; naive code is the judge."""
+"""Comparing two models on the same documents by sums per document, against naive code."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ Tokens = dict[str, tuple[np.ndarray, np.ndarray]]
 
 
 def read(seed: int, n_documents: int = 6, n_tokens: int = 12) -> Tokens:
-    """Log-probabilities and targets by document; the seed is the reader, not the text."""
+    """Log-probabilities and targets per document; the seed changes the model, not the text."""
     rng, found = np.random.default_rng(seed), {}
     for number in range(n_documents):
         logits = rng.normal(0, 1 + seed, (n_tokens + number, 4))
@@ -50,7 +50,7 @@ def naive_ece(parts: list[tuple[np.ndarray, np.ndarray]]) -> float:
     return ece(np.exp(logprobs.max(axis=1)), correct, equal_width_edges(BINS)) or 0.0
 
 
-def test_difference_and_p_value_are_those_of_naive_swaps() -> None:
+def test_difference_and_p_value_match_naive_permutation() -> None:
     one, other = read(0), read(1)
     found = compare_sums("ece", streamed(one).grouped(), streamed(other).grouped(), seed=0)
     names = list(one)
@@ -67,7 +67,7 @@ def test_difference_and_p_value_are_those_of_naive_swaps() -> None:
     assert found.difference.interval.low < gaps[0] < found.difference.interval.high
 
 
-def test_every_metric_with_sums_by_document_is_that_of_the_results() -> None:
+def test_metrics_from_document_sums_match_results() -> None:
     streams = [streamed(read(seed)) for seed in (0, 1)]
     values = [stream.result().estimates for stream in streams]
     one, other = (stream.grouped() for stream in streams)
@@ -77,7 +77,7 @@ def test_every_metric_with_sums_by_document_is_that_of_the_results() -> None:
         assert found == pytest.approx(values[0][metric].value - values[1][metric].value), metric
 
 
-def test_only_common_documents_are_compared_in_whatever_order() -> None:
+def test_only_common_documents_are_compared_in_any_order() -> None:
     one, other = read(0), read(1)
     turned = dict(reversed([*other.items()][:4]))
     found = compare_sums("ece", streamed(one).grouped(), streamed(turned).grouped(), seed=0)
@@ -87,7 +87,7 @@ def test_only_common_documents_are_compared_in_whatever_order() -> None:
     assert (found.difference.n_groups, found.difference.n_items) == (4, 12 + 13 + 14 + 15)
 
 
-def test_what_cannot_be_tested_says_why() -> None:
+def test_untestable_metrics_have_a_reason() -> None:
     one = streamed(read(0)).grouped()
     assert compare_sums("ece", one, one, seed=0).reason == IDENTICAL
     single = [streamed(read(seed, n_documents=1)).grouped() for seed in (0, 1)]
@@ -101,7 +101,7 @@ def test_what_cannot_be_tested_says_why() -> None:
     assert tokens_differ(one, streamed(read(1, n_tokens=13)).grouped())
 
 
-def test_the_command_compares_runs_of_tokens(cli: Callable, tmp_path: Path) -> None:
+def test_compare_command_on_token_runs(cli: Callable, tmp_path: Path) -> None:
     saved("gpt2", tmp_path)
     text = tmp_path / "story.txt"
     sentence = "The ferry left at seven and nobody waved. Bread is made of flour. "

@@ -1,4 +1,4 @@
-"""The cost model: pure functions, so plain relations hold exactly."""
+"""The cost model: relations that hold exactly because it is deterministic."""
 
 from __future__ import annotations
 
@@ -30,13 +30,13 @@ sizes = st.one_of(st.none(), st.integers(2, 10**6))
 counts = st.integers(1, 10**9)
 
 
-def test_all_constants_are_measured() -> None:
+def test_every_constant_has_a_measurement() -> None:
     assert all(getattr(MEASURED, own.name) > 0 for own in fields(Measured))
     assert 0 < MEASURED.mc_power < 1
 
 
 @given(counts, sizes, st.floats(1e6, 1e12), st.sampled_from(sorted(DEVICES)))
-def test_more_costs_more(contexts: int, samples: int | None, parameters: float, name: str) -> None:
+def test_cost_is_monotone(contexts: int, samples: int | None, parameters: float, name: str) -> None:
     machine = Machine(DEVICES[name])
     small = predict(Work(contexts, samples), parameters, machine)
     large = predict(Work(2 * contexts, samples), parameters, machine)
@@ -49,7 +49,7 @@ def test_more_costs_more(contexts: int, samples: int | None, parameters: float, 
 
 
 @given(st.integers(1, 10**4), sizes)
-def test_workers_share_the_model_and_nothing_else(workers: int, samples: int | None) -> None:
+def test_workers_divide_only_model_time(workers: int, samples: int | None) -> None:
     work = Work(10**6, samples)
     one = predict(work, 70e9, Machine(H200, 1, "bfloat16"))
     many = predict(work, 70e9, Machine(H200, workers, "bfloat16"))
@@ -59,44 +59,44 @@ def test_workers_share_the_model_and_nothing_else(workers: int, samples: int | N
     assert many.load >= one.load
 
 
-def test_samples_share_their_beginnings() -> None:
+def test_samples_share_prefix_computation() -> None:
     few, many = (tokens(Work(1, n, context_tokens=0)) for n in (100, 1000))
     assert few < many < 10 * few
     assert tokens(Work(1, 10, 0, new_tokens=50)) == 500
 
 
-def test_the_measured_card_is_met() -> None:
+def test_prediction_matches_h200_measurement() -> None:
     """2687 contexts of Provo on an H200 with GPT-2 small's shape: 0.76 s and 6.66 s in float32."""
     for samples, seconds in ((None, 0.76), (1000, 6.66)):
         found = predict(Work(2687, samples), 124e6, Machine(H200)).model
         assert found == pytest.approx(seconds, rel=0.1)
 
 
-def test_memory_decides_how_many_cards_hold_a_model() -> None:
+def test_number_of_gpus_per_model_follows_memory() -> None:
     assert gpus_for(2 * 70e9, H200) == 2
     assert gpus_for(2 * 7e9, DEVICES["l4"]) == 1
     assert gpus_for(4 * 70e9, DEVICES["a100"]) == 5
 
 
 @pytest.mark.parametrize("text", ["", "big", "0", "-7B", "1e9", "7 B B", "9" * 99, "²", "٣B"])
-def test_sizes_of_no_model(text: str) -> None:
+def test_invalid_model_sizes_are_rejected(text: str) -> None:
     with pytest.raises(UsageError, match="--parameters"):
         parse_parameters(text)
 
 
-def test_unknown_devices_and_formats() -> None:
+def test_unknown_devices_and_dtypes_are_rejected() -> None:
     with pytest.raises(UsageError, match="use cpu, h200"):
         device_named("abacus", "float32")
     with pytest.raises(UsageError, match="use float32"):
         device_named("cpu", "bfloat16")
 
 
-def test_texts_are_sampled_where_nothing_else_is_said(cli: Callable) -> None:
+def test_text_cost_defaults_to_sampling(cli: Callable) -> None:
     ran = cli("plan", "--cost", "--new-tokens", 100, "--json")
     assert [one["samples"] for one in json.loads(ran.out)["costs"]] == [1000]
 
 
-def test_the_command(cli: Callable) -> None:
+def test_plan_cost_command(cli: Callable) -> None:
     asked = ("plan", "--cost", "--contexts", 10**6, "--parameters", "70B", "--device", "h200")
     ran = cli(*asked, "--dtype", "bfloat16", "--workers", 1, "--workers", 1000, "--json")
     assert ran.status == 0, ran.err

@@ -1,4 +1,4 @@
-"""Which contexts tell a model from people."""
+"""The study of which contexts distinguish a model from people."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ def share(found: distinguish.Distinguished) -> float:
     return found.share(found.adjusted, seed=0)[0]
 
 
-def test_a_flat_model_is_told_from_people_and_a_perfect_one_is_not(
+def test_flat_model_is_distinguished_and_perfect_model_is_not(
     flat_model: list[Case], perfect_model: list[Case]
 ) -> None:
     assert share(distinguish.distinguish(flat_model, seed=0)) > 0.3
@@ -24,7 +24,7 @@ def test_a_flat_model_is_told_from_people_and_a_perfect_one_is_not(
     assert share(distinguish.distinguish_people(flat_model, seed=0)) <= 0.01
 
 
-def test_exact_probabilities_are_tested_by_draws_from_them(flat_model: list[Case]) -> None:
+def test_exact_probabilities_are_tested_by_sampling(flat_model: list[Case]) -> None:
     def exact(case: Case, temperature: float) -> Case:
         pair = case.pair
         model = truth(case.item.context, temperature)
@@ -37,13 +37,13 @@ def test_exact_probabilities_are_tested_by_draws_from_them(flat_model: list[Case
     assert not any(test.exact for test in right.tests if test)
 
 
-def test_a_test_does_not_depend_on_the_other_cases(flat_model: list[Case]) -> None:
+def test_test_does_not_depend_on_the_other_cases(flat_model: list[Case]) -> None:
     together = distinguish.distinguish(flat_model[:20], seed=0).p_values
     backwards = distinguish.distinguish(flat_model[19::-1], seed=0).p_values
     assert together == backwards[::-1]
 
 
-def test_the_study_holds_a_control_an_interval_and_a_figure(flat_model: list[Case]) -> None:
+def test_study_has_control_interval_and_figure(flat_model: list[Case]) -> None:
     study = distinguish.run(flat_model, seed=0)
     table, farthest = study.tables
     assert [row[0] for row in table.rows] == ["model", "people, half v half"]
@@ -52,14 +52,14 @@ def test_the_study_holds_a_control_an_interval_and_a_figure(flat_model: list[Cas
     assert "distinguish_p_values" in study.figures
 
 
-def test_where_all_contexts_agree_there_is_no_interval(make_case: Callable[..., Case]) -> None:
+def test_no_interval_if_all_contexts_agree(make_case: Callable[..., Case]) -> None:
     model = Categorical.from_counts({"a": 4})
     found = distinguish.distinguish([make_case("1:2", {"a": 3}, model)] * 2, seed=0)
     assert found.p_values == [1.0, 1.0]
     assert found.share(found.adjusted, seed=0)[1] is None
 
 
-def test_one_person_gives_no_control(make_case: Callable[..., Case]) -> None:
+def test_single_participant_gives_no_control(make_case: Callable[..., Case]) -> None:
     case = make_case("1:2", {"a": 1}, Categorical.from_counts({"b": 4}))
     study = distinguish.run([case], seed=0)
     assert [row[0] for row in study.tables[0].rows] == ["model"]

@@ -1,71 +1,24 @@
-"""The e-ECE tables from rows, and what is said where there are none."""
+"""The e-ECE tables from saved rows, and errors if rows are missing."""
 
 from __future__ import annotations
 
-import gzip
 import json
 from collections.abc import Callable
 from pathlib import Path
 
 import numpy as np
 import pytest
+from e_ece_rows import save_rows
 
 from aleatoric.calibration.sums import AllClasses
-from aleatoric.data import parallel
 from aleatoric.studies import e_ece_paper
-from aleatoric.studies.e_ece_paper import SCHEMES, Columns, read_rows, sce_of_heads
-
-SENTENCES, TOKENS, CLASSES = 12, 5, 16
+from aleatoric.studies.e_ece_paper import SCHEMES, read_rows, sce_of_heads
 
 
 @pytest.fixture(scope="module")
 def made(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """Parallel text, and rows, heads and facts as the recipe writes them, of random numbers."""
-    folder = tmp_path_factory.mktemp("e-ece")
-    (folder / "data").mkdir()
-    (folder / "out").mkdir()
-    sides = [folder / "data" / f"multi30k_test2016.{side}.gz" for side in ("de", "en")]
-    for side in sides:
-        side.write_bytes(gzip.compress(b"a b c .\n" * SENTENCES))
-    for kept in ("loss", "bleu", "last"):
-        columns, heads = random_columns(["loss", "bleu", "last"].index(kept))
-        np.savez_compressed(folder / "out" / f"rows-{kept}.npz", **columns)
-        np.savez_compressed(folder / "out" / f"heads-{kept}.npz", **heads)
-    epochs = {"epochs": {"loss": 1, "bleu": 2, "last": 2}}
-    facts = {
-        "data_sha256": {"test": parallel.load(*sides).sha256},
-        "recipe": {"seed": 5, "label_smoothing": 0.1},
-        "models": {"translation": epochs, "uncertainty": epochs},
-        "test": {kept: {"bleu": 40.0} for kept in ("loss", "bleu", "last")},
-        "environment": {"device": "cpu"},
-    }
-    (folder / "out" / "facts.json").write_text(json.dumps(facts))
-    return folder
-
-
-def random_columns(seed: int) -> tuple[Columns, Columns]:
-    rng, n = np.random.default_rng(seed), SENTENCES * TOKENS
-    probs = rng.dirichlet(np.ones(CLASSES), n)
-    token = rng.integers(4, CLASSES, n)
-    token[TOKENS - 1 :: TOKENS] = 2
-    rows = np.arange(n)
-    columns = {
-        "sentence": rows // TOKENS,
-        "position": rows % TOKENS,
-        "token": token,
-        "predicted": probs.argmax(1),
-        "p_hat": probs.max(1),
-        "a_hat": 1.0 * (probs.argmax(1) == token),
-        "log_prob": np.log(probs[rows, token]),
-        "entropy": -(probs * np.log(probs)).sum(1),
-        "uncertainty": rng.random(n),
-    }
-    for scheme in SCHEMES:
-        columns |= {f"p_{scheme}": (probs**2).sum(1), f"a_{scheme}": probs[rows, token]}
-        columns |= {f"draw_{name}_{scheme}": rng.random(n) for name in ("p", "scheme_p", "a")}
-    row, kind = np.nonzero(probs >= 1e-3)
-    heads = {"head_sentence": row // TOKENS, "head_position": row % TOKENS, "head_token": kind}
-    return columns, heads | {"head_p": probs[row, kind], "class_mass": probs.sum(0)}
+    return save_rows(tmp_path_factory.mktemp("e-ece"))
 
 
 def test_every_table_is_printed(cli: Callable, made: Path) -> None:
@@ -79,7 +32,7 @@ def test_every_table_is_printed(cli: Callable, made: Path) -> None:
     assert "What the paper leaves open" in ran.out
 
 
-def test_json_has_printed_and_ours(cli: Callable, made: Path) -> None:
+def test_json_has_published_and_computed_values(cli: Callable, made: Path) -> None:
     rows = made / "out" / "rows-loss.npz"
     ran = cli("reproduce", "e-ece", "--data", made / "data", "--rows", rows, "--json")
     found = ran.results["translation", "e_ece"]
@@ -88,7 +41,7 @@ def test_json_has_printed_and_ours(cli: Callable, made: Path) -> None:
     assert "eos=scored" in found["signature"]
 
 
-def test_nixons_sce_from_heads_is_that_of_whole_rows() -> None:
+def test_sce_from_heads_matches_full_distributions() -> None:
     rng = np.random.default_rng(0)
     logits, targets = rng.normal(size=(40, 6)) * 2, rng.integers(0, 6, 40)
     probs = np.exp(logits) / np.exp(logits).sum(axis=1, keepdims=True)
@@ -102,7 +55,7 @@ def test_nixons_sce_from_heads_is_that_of_whole_rows() -> None:
     assert found == pytest.approx(own.errors()["sce"], abs=1e-12)
 
 
-def test_the_rows_of_the_checkout_are_found(
+def test_rows_in_repository_are_found(
     cli: Callable, made: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(e_ece_paper, "RECIPE_ROWS", made / "out")
@@ -111,7 +64,7 @@ def test_the_rows_of_the_checkout_are_found(
     assert "rows-loss.npz: seed 5" in ran.out
 
 
-def test_without_rows_their_place_is_named(
+def test_missing_rows_error_names_expected_location(
     cli: Callable, made: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(e_ece_paper, "RECIPE_ROWS", tmp_path)
@@ -122,7 +75,7 @@ def test_without_rows_their_place_is_named(
     assert "--rows FILE" in ran.err
 
 
-def test_rows_beside_the_data_are_found(
+def test_rows_next_to_data_are_found(
     cli: Callable, made: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(e_ece_paper, "RECIPE_ROWS", tmp_path / "none")
@@ -133,14 +86,14 @@ def test_rows_beside_the_data_are_found(
     assert "rows-loss.npz: seed 5" in ran.out
 
 
-def test_the_repository_holds_the_rows_of_every_checkpoint() -> None:
+def test_repository_contains_rows_of_every_checkpoint() -> None:
     for kept in ("loss", "bleu", "last"):
         assert set(read_rows(e_ece_paper.RECIPE_ROWS / f"heads-{kept}.npz")) >= {"class_mass"}
         rows = read_rows(e_ece_paper.RECIPE_ROWS / f"rows-{kept}.npz")
         assert {f"p_{scheme}" for scheme in SCHEMES} <= set(rows)
 
 
-def test_rows_of_other_sentences_are_refused(cli: Callable, made: Path, tmp_path: Path) -> None:
+def test_rows_of_other_sentences_are_rejected(cli: Callable, made: Path, tmp_path: Path) -> None:
     for name in ("rows-loss.npz", "facts.json"):
         (tmp_path / name).write_bytes((made / "out" / name).read_bytes())
     facts = json.loads((tmp_path / "facts.json").read_text())
@@ -152,5 +105,5 @@ def test_rows_of_other_sentences_are_refused(cli: Callable, made: Path, tmp_path
     assert "another test set" in ran.err
 
 
-def test_what_the_paper_prints_is_written_once() -> None:
+def test_published_values_are_consistent_between_tables() -> None:
     assert e_ece_paper.PRINTED_ERRORS["ece"] == e_ece_paper.PRINTED_SCHEMES["greedy"] == 10.39

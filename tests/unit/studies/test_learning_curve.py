@@ -1,4 +1,4 @@
-"""The oracle's learning curve: what is measured, and what is extrapolated from it."""
+"""The oracle's learning curve: measured values and extrapolation."""
 
 from __future__ import annotations
 
@@ -43,7 +43,7 @@ def expected(m: int, temperature: float) -> tuple[float, float]:
 
 
 @pytest.mark.parametrize("temperature", sampled([1.0, 0.5, 2.0], [1.0]))
-def test_curves_and_extrapolations_find_the_truth(
+def test_curves_and_extrapolations_recover_truth(
     make_case: Callable[..., Case], temperature: float
 ) -> None:
     curves = measure(cases_at(make_case, temperature), seed=0)
@@ -63,13 +63,13 @@ def test_curves_and_extrapolations_find_the_truth(
     assert points[None].people == 0.0
 
 
-def test_a_perfect_model_goes_down_with_people(make_case: Callable[..., Case]) -> None:
+def test_perfect_model_curve_falls_with_oracle(make_case: Callable[..., Case]) -> None:
     points = list(learning_curve._points(measure(cases_at(make_case, 1.0), 0), 0))
     assert all(abs(point.model - point.people) < 0.02 for point in points[:-1])
     assert points[-1].model < 0.08
 
 
-def test_curves_are_those_counted_by_hand(make_case: Callable[..., Case]) -> None:
+def test_curves_match_manual_computation(make_case: Callable[..., Case]) -> None:
     model = Categorical(("a", "z"), (0.5, 0.5))
     cases = [make_case(f"{i}:1", {"a": 8}, model) for i in range(3)]
     curves = measure(cases, seed=0)
@@ -85,12 +85,12 @@ def test_extrapolation_is_no_steeper_than_a_square_root() -> None:
     assert far[0] / far[1] == pytest.approx(2.0)
 
 
-def test_the_models_own_distance_is_never_below_nothing() -> None:
+def test_model_distance_is_never_negative() -> None:
     people = np.array([[0.6, 0.5, 0.4, 0.3]])
     assert model_at(people, people / 2, np.array([0.0])).tolist() == pytest.approx([0.0], abs=1e-6)
 
 
-def test_the_study_has_a_row_a_size_and_a_figure(make_case: Callable[..., Case]) -> None:
+def test_study_has_one_row_per_size_and_a_figure(make_case: Callable[..., Case]) -> None:
     study = run(cases_at(make_case, 0.5), seed=0)
     (table,) = study.tables
     assert [row[0] for row in table.rows][-3:] == ["40*", "100*", "∞*"]
@@ -105,7 +105,7 @@ def test_one_group_has_no_interval(make_case: Callable[..., Case]) -> None:
     assert all(row[2] == "–" for row in table.rows)
 
 
-def test_too_few_people_are_refused(make_case: Callable[..., Case]) -> None:
+def test_too_few_answers_are_rejected(make_case: Callable[..., Case]) -> None:
     cases = [make_case("1:2", {"a": 3, "b": 2}, Categorical(("a",), (1.0,)))]
     with pytest.raises(UsageError, match="at least 8 answers"):
         run(cases, seed=0)

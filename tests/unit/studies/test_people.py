@@ -1,4 +1,4 @@
-"""Split TVDs against a naive computation."""
+"""Split TVDs compared with a naive implementation."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from aleatoric.studies.people import halves_of, model_tvd, split_tvds
 from aleatoric.types import Case, Categorical, Pair
 
 
-def test_split_tvds_are_the_metric_on_each_split(flat_model: list[Case]) -> None:
+def test_split_tvds_match_metric_on_each_split(flat_model: list[Case]) -> None:
     cases = flat_model[:20]
     found = split_tvds(cases, seed=3, n_splits=4)
     for i, case in enumerate(cases):
@@ -28,12 +28,12 @@ def test_split_tvds_are_the_metric_on_each_split(flat_model: list[Case]) -> None
             assert found.oracle_all[i, s] == pytest.approx(tvd(Pair("", "", everyone, player)))
 
 
-def test_a_single_answer_cannot_be_split(make_case: Callable[..., Case]) -> None:
+def test_single_answer_cannot_be_split(make_case: Callable[..., Case]) -> None:
     model = Categorical.from_counts({"a": 3})
     cases = [make_case("1:1", {"a": 1}, model), make_case("1:2", {"a": 2}, model)]
     assert [case.item.id for case in split_tvds(cases, seed=0).cases] == ["1:2"]
 
 
-def test_unassigned_mass_is_disjoint() -> None:
+def test_unassigned_mass_counts_as_disjoint() -> None:
     exact = Categorical(("a",), (0.25,), rest=0.75)
     assert model_tvd(exact, ["a"], np.array([[1.0]])).tolist() == [0.75]

@@ -1,4 +1,4 @@
-"""The curve of a large sample is that of all its kernels."""
+"""Densities of large samples match the exact kernel density estimate."""
 
 from __future__ import annotations
 
@@ -10,8 +10,8 @@ from aleatoric.studies.figure_data import density
 
 
 @pytest.mark.parametrize("steps", [20, 10**9])
-def test_the_density_of_a_large_sample_is_that_of_every_value(steps: int) -> None:
-    """Values on a coarse grid, and anywhere."""
+def test_density_of_large_sample_matches_exact_kde(steps: int) -> None:
+    """Values on a coarse grid, and arbitrary values."""
     sample = np.round(np.random.default_rng(0).beta(2, 5, 5000) * steps) / steps
     line = density("people", sample)
     every = gaussian_kde(sample)

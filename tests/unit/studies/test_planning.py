@@ -1,4 +1,4 @@
-"""Plans: the arithmetic of designs, and the command."""
+"""Study planning: arithmetic of designs, and the plan command."""
 
 from __future__ import annotations
 
@@ -45,7 +45,7 @@ from aleatoric.inference.planning import (
 )
 from aleatoric.levels.base import run_job
 from aleatoric.levels.word import WordJob
-from aleatoric.report.plan import plan_picture, plan_table
+from aleatoric.reporting.plan import plan_picture, plan_table
 from aleatoric.studies.plan import Assumptions, Grid, Target, assumed_source, make_plan, zipf
 
 variances = st.floats(0.0, 0.3)
@@ -53,7 +53,7 @@ variances = st.floats(0.0, 0.3)
 
 @settings(deadline=None)
 @given(variances, variances, variances, variances, st.floats(0.001, 0.2))
-def test_the_groups_that_are_needed_are_enough_and_no_fewer_are(
+def test_groups_needed_is_sufficient_and_minimal(
     groups: float, contexts: float, people: float, samples: float, error: float
 ) -> None:
     parts = Variances(groups, contexts, people, samples)
@@ -65,8 +65,8 @@ def test_the_groups_that_are_needed_are_enough_and_no_fewer_are(
         assert standard_error(parts, fewer) > error * (1 - 1e-9)
 
 
-def test_the_error_of_a_mean_over_groups_of_unequal_sizes() -> None:
-    """Var(Σ values) = Σ_g (m_g² · groups + m_g · the rest), by hand; the mean size would not do."""
+def test_standard_error_with_unequal_group_sizes() -> None:
+    """Var(Σ values) = Σ_g (m_g² · groups + m_g · the rest); the mean size is not enough."""
     sizes = np.array([1, 2, 9])
     parts = Variances(0.02, 0.05, 0.01, 0.03)
     variance = (0.02 * (1 + 4 + 81) + 0.09 * (1 + 2 + 9)) / 12**2
@@ -75,14 +75,14 @@ def test_the_error_of_a_mean_over_groups_of_unequal_sizes() -> None:
     assert design_effect(parts, design.crowding) == pytest.approx(12 * variance / parts.total)
 
 
-def test_what_a_design_costs() -> None:
+def test_numbers_of_answers_and_draws_in_a_design() -> None:
     design = Design(40, 10, 3, Crowding(2.5, 4.0))
     assert (design.contexts, design.answers, design.draws) == (8, 320, 80)
     assert replace(design, samples=None).draws is None
     assert design.crowding.resized(5.0) == Crowding(5.0, 8.0)
 
 
-def test_the_parts_of_a_paired_difference() -> None:
+def test_variance_components_of_paired_difference() -> None:
     """People and contexts are shared, samples are not: 2 (1 - correlation) and 2 times each."""
     parts = Variances(0.1, 0.2, 0.3, 0.4)
     found = parts.paired(0.75)
@@ -92,7 +92,7 @@ def test_the_parts_of_a_paired_difference() -> None:
 
 
 @pytest.mark.parametrize("level", [0.8, 0.95])
-def test_width_and_power_are_those_of_a_normal_mean(level: float) -> None:
+def test_width_and_power_match_normal_mean(level: float) -> None:
     reach = stats.norm.ppf((1 + level) / 2)
     assert width(0.03, level) == pytest.approx(2 * reach * 0.03)
     assert error_for_width(0.2, level) == pytest.approx(0.1 / reach)
@@ -105,13 +105,13 @@ def test_width_and_power_are_those_of_a_normal_mean(level: float) -> None:
 
 @settings(deadline=None)
 @given(st.floats(0.06, 0.99), st.floats(0.001, 0.5))
-def test_an_error_for_power_has_that_power(asked: float, difference: float) -> None:
+def test_error_for_power_gives_requested_power(asked: float, difference: float) -> None:
     assert power(error_for_power(asked, difference), difference) == pytest.approx(asked, abs=1e-6)
 
 
 @settings(max_examples=30, deadline=None)
 @given(st.integers(0, 10**6))
-def test_variances_are_those_of_a_naive_analysis(seed: int) -> None:
+def test_variances_match_naive_anova(seed: int) -> None:
     rng = np.random.default_rng(seed)
     groups = [rng.normal(rng.normal(0, 2), 1, size=rng.integers(1, 6)) for _ in range(8)]
     between, within = between_and_within(
@@ -144,12 +144,14 @@ def table_of(*groups: list[float]) -> np.ndarray:
         ([[0.5]], 0.0, 0.0),
     ],
 )
-def test_variances_by_hand(groups: list[list[float]], between: float, within: float) -> None:
+def test_variances_match_manual_computation(
+    groups: list[list[float]], between: float, within: float
+) -> None:
     found = between_and_within(table_of(*groups).sum(axis=0))
     assert [float(part) for part in found] == pytest.approx([between, within])
 
 
-def test_values_drawn_several_times_are_averaged() -> None:
+def test_repeated_values_are_averaged() -> None:
     found = group_columns(np.array([[1.0, 2.0], [3.0, 4.0]]))
     assert found.tolist() == [1, 2, 4, (4 + 6) / 2, (10 + 20) / 2, (16 + 36) / 4]
 
@@ -163,7 +165,9 @@ def test_values_drawn_several_times_are_averaged() -> None:
         (0.0, 0.0, Variances(14.0, 1.0, 0.0, 0.0)),
     ],
 )
-def test_the_parts_of_a_spread_by_hand(people: float, samples: float, parts: Variances) -> None:
+def test_variance_components_of_pilot_match_manual_computation(
+    people: float, samples: float, parts: Variances
+) -> None:
     spread = PilotSpread(table_of([0.0, 2.0], [4.0, 6.0]), 2.0, 0.5, people, samples)
     sums = spread.table.sum(axis=0)
     assert spread.parts(sums) == parts
@@ -181,7 +185,7 @@ def test_the_parts_of_a_spread_by_hand(people: float, samples: float, parts: Var
         ([[0.0, 4.0], [0.0, 4.0]], 16 / 45, 1),  # groups differ no more than by chance
     ],
 )
-def test_the_interval_of_an_error_by_hand(
+def test_interval_of_standard_error_matches_manual_computation(
     groups: list[list[float]], variance: float, free: float
 ) -> None:
     spread = PilotSpread(table_of(*groups), 1.0, 1.0, 0.0, 0.0)
@@ -194,14 +198,14 @@ def test_the_interval_of_an_error_by_hand(
 
 
 def coin(name: str, group: str, people: int | None, *draws: int | None) -> Context:
-    """A fair coin for people and for each model, seen as often as said."""
+    """A fair coin for people and each model, with the given sample sizes."""
     half = np.array([0.5, 0.5])
     seen = [Side(half if n is None else half * n, n) for n in (people, *draws)]
     truth = Sides(Side(half, None), (Side(half, None),) * len(draws))
     return Context(name, group, Sides(seen[0], tuple(seen[1:])), truth)
 
 
-def test_the_usual_sizes_of_a_pilot() -> None:
+def test_typical_sizes_of_pilot() -> None:
     assert coin("1", "a", 8, 9, 7).samples == 7
     assert coin("1", "a", 8, None, 7).samples == 7
     assert coin("1", "a", 8, None, None).samples is None
@@ -217,7 +221,7 @@ def test_the_usual_sizes_of_a_pilot() -> None:
     assert (exact.samples, exact.is_beyond(8, [None, 50])) == (None, False)
 
 
-def test_four_times_the_people_have_a_quarter_of_the_variance() -> None:
+def test_four_times_the_participants_quarter_the_variance() -> None:
     contexts = [coin(str(i), "ab"[i % 2], 20, None) for i in range(150)]
     found = Pilot(tuple(contexts), seed=1).spreads([20, 80], [None])
     assert (found[20, None].between, found[20, None].within) == (1.0, 1.0)
@@ -230,7 +234,7 @@ def test_four_times_the_people_have_a_quarter_of_the_variance() -> None:
     assert found[80, None].people == pytest.approx(variance, rel=0.15)
 
 
-def test_noise_is_told_apart_by_source() -> None:
+def test_noise_is_separated_by_source() -> None:
     rng = np.random.default_rng(0)
     people, model = rng.dirichlet(np.ones(12)), rng.dirichlet(np.ones(12))
     sides = Sides(Side(people, None), (Side(model, None),))
@@ -245,7 +249,7 @@ def test_noise_is_told_apart_by_source() -> None:
     assert exact.people[0, 0] == pytest.approx(only_people.var(), rel=0.25)
 
 
-def test_of_two_models_the_difference_is_taken() -> None:
+def test_two_models_are_compared_by_difference() -> None:
     people, first, second = (
         Side(np.array(p), None) for p in ([1.0, 0.0], [0.5, 0.5], [0.25, 0.75])
     )
@@ -281,7 +285,7 @@ def samples_of(n: int, probs: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
     return every / n, stats.multinomial.pmf(every, n, probs)
 
 
-def test_parts_of_samples_are_samples_of_the_smaller_size() -> None:
+def test_subsamples_match_samples_of_smaller_size() -> None:
     rng = np.random.default_rng(1)
     people, model = rng.dirichlet(np.ones(6)), rng.dirichlet(np.ones(6))
     parts, anew = [], []
@@ -299,14 +303,14 @@ def test_parts_of_samples_are_samples_of_the_smaller_size() -> None:
 
 @settings(deadline=None)
 @given(st.integers(1, 200), st.floats(0.0, 1.0))
-def test_zipf_has_the_entropy_that_is_asked_for(support: int, share: float) -> None:
+def test_zipf_has_requested_entropy(support: int, share: float) -> None:
     asked = share * math.log2(support)
     probs = zipf(support, asked)
     known = probs[probs > 0]
     assert float(-(known * np.log2(known)).sum()) == pytest.approx(asked, abs=1e-3)
 
 
-def test_more_of_anything_never_raises_an_assumed_error() -> None:
+def test_assumed_error_is_monotone_in_every_size() -> None:
     source = assumed_source(Assumptions())
     rows = make_plan(source, Target(), Grid((10, 40, 160), (10, 1000, None), (20,))).rows
     errors = np.array([row.se for row in rows]).reshape(3, 3)
@@ -314,7 +318,7 @@ def test_more_of_anything_never_raises_an_assumed_error() -> None:
     assert (np.diff(errors, axis=1) <= 1e-6).all()
 
 
-def test_figure_data_meets_the_target_where_the_table_says() -> None:
+def test_figure_meets_target_where_table_does() -> None:
     plan = make_plan(assumed_source(Assumptions()), Target(se=0.02), Grid((40,), (100,)))
     (line,) = plan_picture(plan).pictures[0].lines  # type: ignore[union-attr]
     (row,) = plan.rows
@@ -324,7 +328,7 @@ def test_figure_data_meets_the_target_where_the_table_says() -> None:
 
 
 @pytest.mark.parametrize(
-    ("target", "said"),
+    ("target", "message"),
     [
         (Target(se=0.01, width=0.1), "one target"),
         (Target(power=0.8), "--difference"),
@@ -334,8 +338,8 @@ def test_figure_data_meets_the_target_where_the_table_says() -> None:
         (Target(level=1.0), "--level"),
     ],
 )
-def test_targets_that_cannot_be_are_refused(target: Target, said: str) -> None:
-    with pytest.raises(UsageError, match=said):
+def test_invalid_targets_are_rejected(target: Target, message: str) -> None:
+    with pytest.raises(UsageError, match=message):
         target.check()
 
 
@@ -349,7 +353,9 @@ def run(tmp_path_factory: pytest.TempPathFactory) -> Path:
         return folder
 
 
-def test_the_command_prints_plans_and_draws_them(cli: Callable, run: Path, tmp_path: Path) -> None:
+def test_plan_command_prints_plans_and_draws_figures(
+    cli: Callable, run: Path, tmp_path: Path
+) -> None:
     figure = tmp_path / "plan.png"
     ran = cli("plan", run, "--system", "toy", "--se", 0.01, "--json", "--figure", figure)
     assert ran.status == 0, ran.err
@@ -362,20 +368,20 @@ def test_the_command_prints_plans_and_draws_them(cli: Callable, run: Path, tmp_p
 
 
 @pytest.mark.parametrize("layout", ["terminal", "markdown", "latex", "csv"])
-def test_the_command_prints_in_every_format(cli: Callable, run: Path, layout: str) -> None:
+def test_plan_command_supports_every_format(cli: Callable, run: Path, layout: str) -> None:
     ran = cli("plan", run, "--power", 0.8, "--difference", 0.05, "--format", layout)
     assert ran.status == 0, ran.err
     assert "power" in ran.out
 
 
-def test_a_difference_of_one_system_says_what_it_assumes(cli: Callable) -> None:
+def test_difference_from_one_system_states_assumed_correlation(cli: Callable) -> None:
     alone = cli("plan", "--assume", "icc=0.1", "--difference", 0.05, "--groups", 20, "--json")
     assert "correlated at 0.5" in alone.out
     assert all(0 < one["power"] <= 1 for one in json.loads(alone.out)["plans"])
 
 
 @pytest.mark.parametrize(
-    ("arguments", "said"),
+    ("arguments", "message"),
     [
         ((), "give a run"),
         (("--assume", "height=3"), "no assumption 'height'"),
@@ -385,43 +391,43 @@ def test_a_difference_of_one_system_says_what_it_assumes(cli: Callable) -> None:
         (("--assume", "sd=0.1", "--se", "0"), "--se 0"),
     ],
 )
-def test_bad_usage_is_one_sentence(cli: Callable, arguments: tuple[str, ...], said: str) -> None:
+def test_invalid_usage_raises_one_line_error(
+    cli: Callable, arguments: tuple[str, ...], message: str
+) -> None:
     ran = cli("plan", *arguments)
     assert ran.status == 2
-    assert said in ran.err
+    assert message in ran.err
     assert ran.err.count("\n") == 1
 
 
 @given(st.floats(-300, -0.1), st.floats(0.06, 0.999), st.sampled_from([0.95, 0.999]))
-def test_the_error_for_a_power_has_it_for_any_difference(
-    log: float, asked: float, level: float
-) -> None:
+def test_error_for_power_holds_for_any_difference(log: float, asked: float, level: float) -> None:
     difference = 10**log
     assert power(error_for_power(asked, difference, level), difference, level) == (
         pytest.approx(asked, abs=1e-6)
     )
 
 
-def test_a_power_just_above_chance_has_an_error() -> None:
+def test_power_just_above_alpha_is_solvable() -> None:
     for level in (0.5, 0.9, 0.95, 0.99):
         asked = math.nextafter(1 - level, 1)
         assert 1 < error_for_power(asked, 0.1, level) < math.inf
 
 
-def test_wide_supports_are_compared_in_parts_and_alike(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_wide_supports_give_same_result_in_blocks(monkeypatch: pytest.MonkeyPatch) -> None:
     source = assumed_source(Assumptions(support=300, entropy=6.0))
     whole = source.known([5, 10], [7, None])
     monkeypatch.setattr("aleatoric.inference.noise._AT_ONCE", 300)
     assert source.known([5, 10], [7, None]) == whole
 
 
-def test_a_correlation_that_the_run_knows_is_refused(cli: Callable, run: Path) -> None:
+def test_correlation_known_from_run_is_rejected(cli: Callable, run: Path) -> None:
     ran = cli("plan", run, "--difference", 0.05, "--correlation", 0.3)
     assert (ran.status, ran.out) == (2, "")
     assert "leave out --correlation" in ran.err
 
 
-def test_bad_pilots_are_refused(cli: Callable, run: Path, tmp_path: Path) -> None:
+def test_invalid_pilots_are_rejected(cli: Callable, run: Path, tmp_path: Path) -> None:
     ran = cli("plan", run, "--se", 0.01)
     assert ran.status == 2
     assert "--system" in ran.err
@@ -435,7 +441,7 @@ def test_bad_pilots_are_refused(cli: Callable, run: Path, tmp_path: Path) -> Non
     assert "one group" in ran.err
 
 
-def test_the_pilots_variance_is_split_as_a_naive_jackknife_splits_it() -> None:
+def test_pilot_variance_components_match_naive_jackknife() -> None:
     people, model = np.array([5, 3, 1, 0]), np.array([2, 2, 0, 6])
 
     def left_out(counts: np.ndarray, other: np.ndarray) -> float:
@@ -459,7 +465,7 @@ def test_the_pilots_variance_is_split_as_a_naive_jackknife_splits_it() -> None:
     assert side_variances(two) == pytest.approx((1 / 16, 0.0))
 
 
-def test_the_variance_of_a_mean_by_source() -> None:
+def test_variance_of_mean_by_source() -> None:
     """Groups {1, 2} and {6}: the mean is 3, the residuals -3 and 3."""
     own, groups = np.array([1.0, 2.0, 6.0]), np.array([0, 0, 1])
     found = split_variance(own, groups, np.full(3, 0.9), np.full(3, 1.8))
@@ -472,7 +478,7 @@ def test_the_variance_of_a_mean_by_source() -> None:
     assert split_variance(nothing, nothing.astype(int), nothing, nothing) is None
 
 
-def test_a_plan_from_a_pilot_shows_the_pilots_split(cli: Callable, run: Path) -> None:
+def test_plan_from_pilot_shows_variance_components(cli: Callable, run: Path) -> None:
     ran = cli("plan", run, "--system", "toy", "--se", 0.01)
     assert "The pilot's own SE is 0.0" in ran.out
     found = json.loads(cli("plan", run, "--system", "toy", "--se", 0.01, "--json").out)
@@ -483,7 +489,7 @@ def test_a_plan_from_a_pilot_shows_the_pilots_split(cli: Callable, run: Path) ->
     assert sources == pytest.approx(parts["total"])
 
 
-def test_the_interval_of_a_predicted_error_holds_it() -> None:
+def test_interval_of_predicted_error_contains_it() -> None:
     rng = np.random.default_rng(0)
     groups, size, alike = 15, 20, 0.1
     design = Design(10, 10, groups, Crowding(size, size))
@@ -498,10 +504,19 @@ def test_the_interval_of_a_predicted_error_holds_it() -> None:
     assert 0.92 <= held / 300 <= 0.98
 
 
-def test_many_more_people_than_the_pilots_give_an_upper_bound(cli: Callable, run: Path) -> None:
+def test_many_more_participants_than_pilot_give_upper_bound(cli: Callable, run: Path) -> None:
     people = [part for n in (12, 24, 25) for part in ("--people", n)]
     asked = ("plan", run, "--system", "toy", "--groups", 20, "--samples", 30, *people)
     plans = json.loads(cli(*asked, "--json").out)["plans"]
     assert [one["extrapolated"] for one in plans] == [False, True, True]
     assert [one["upper_bound"] for one in plans] == [False, False, True]
     assert cli(*asked).out.count("≤ 0.") == 1
+
+
+def test_a_tiny_pilot_gives_no_negative_share() -> None:
+    from aleatoric.reporting.plan import _listed
+
+    assert _listed({"people": 0.3, "samples": 0.1, "contexts": -0.1}) == (
+        "people 75%, samples 25%, contexts 0%"
+    )
+    assert _listed({"people": 0.0, "contexts": 0.0}) == "people 0%, contexts 0%"

@@ -1,4 +1,4 @@
-"""The reproduction of the text level's paper on small corpora, without the shared data."""
+"""Reproduction of the text-level paper on small corpora, without the shared data."""
 
 from __future__ import annotations
 
@@ -46,7 +46,7 @@ def test_every_corpus_under_both_protocols(data: Path) -> None:
     assert "people_read_as=latin-1" in signature
 
 
-def test_undefined_pairs_are_zero_as_published_and_nothing_otherwise(data: Path) -> None:
+def test_undefined_pairs_are_zero_only_in_paper_protocol(data: Path) -> None:
     found = production_paper.reproduce(data, probes=["lexical-3"])
     values = {(line.corpus, line.protocol, line.result.metric): line for line in found.lines}
     own = values["mine", "paper", "mean_H/lexical-3"].result.estimate
@@ -55,7 +55,7 @@ def test_undefined_pairs_are_zero_as_published_and_nothing_otherwise(data: Path)
     assert (own.value, own.n_undefined) == (pytest.approx(1.0), 1)
 
 
-def test_the_command(cli: Callable[..., Any], data: Path, tmp_path: Path) -> None:
+def test_reproduce_production_command(cli: Callable[..., Any], data: Path, tmp_path: Path) -> None:
     recorded = {"simplification": {"first5": [{"id": 0, "H_unigram_i<j": [1 / 3] * 6}]}}
     path = tmp_path / "recorded.json"
     path.write_text(json.dumps(recorded))
@@ -71,12 +71,12 @@ def test_the_command(cli: Callable[..., Any], data: Path, tmp_path: Path) -> Non
     assert "0.33333333" in shown.out
 
 
-def test_the_same_seed_gives_the_same_bytes(cli: Callable[..., Any], data: Path) -> None:
+def test_same_seed_gives_same_bytes(cli: Callable[..., Any], data: Path) -> None:
     argv = ("reproduce", "production", "--data", data, "--protocol", "corrected", "--json")
     assert cli(*argv).out == cli(*argv).out
 
 
-def test_bad_folders_and_options(cli: Callable[..., Any], tmp_path: Path) -> None:
+def test_invalid_folders_and_options_are_rejected(cli: Callable[..., Any], tmp_path: Path) -> None:
     with pytest.raises(DataError, match="holds no corpus of texts; put"):
         production_paper.reproduce(tmp_path)
     with pytest.raises(DataError, match="is not a folder; name"):

@@ -1,4 +1,4 @@
-"""k% replacement: the curve, the test and the criteria."""
+"""k% replacement: curve, test and criteria."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from aleatoric.studies.people import split_tvds
 from aleatoric.types import Case
 
 
-def test_the_ends_of_the_curve_are_the_model_and_people(flat_model: list[Case]) -> None:
+def test_curve_ends_at_model_and_people(flat_model: list[Case]) -> None:
     tvds = split_tvds(flat_model, seed=0)
     found = replacement.replace(tvds.model, tvds.oracle, tvds.groups, seed=0)
     first, last = found.points[0], found.points[-1]
@@ -30,7 +30,7 @@ def test_the_ends_of_the_curve_are_the_model_and_people(flat_model: list[Case]) 
     )
 
 
-def test_distances_fall_as_more_is_replaced(flat_model: list[Case]) -> None:
+def test_distances_decrease_with_replaced_share(flat_model: list[Case]) -> None:
     tvds = split_tvds(flat_model, seed=0)
     found = replacement.replace(tvds.model, tvds.oracle, tvds.groups, seed=0)
     ks = [point.ks for point in found.points]
@@ -40,14 +40,14 @@ def test_distances_fall_as_more_is_replaced(flat_model: list[Case]) -> None:
         assert 0.5 < criterion.interval.low <= criterion.k <= criterion.interval.high <= 1
 
 
-def test_a_perfect_model_needs_no_replacement(perfect_model: list[Case]) -> None:
+def test_perfect_model_needs_no_replacement(perfect_model: list[Case]) -> None:
     tvds = split_tvds(perfect_model, seed=0)
     found = replacement.replace(tvds.model, tvds.oracle, tvds.groups, seed=0)
     significant = next(c for c in found.criteria if c.name == "not significant")
     assert significant.k < 0.1
 
 
-def test_a_criterion_does_not_lean_on_a_lucky_share() -> None:
+def test_criterion_requires_all_larger_shares_to_pass() -> None:
     # Within the limit at 0.25, beyond it again at 0.5: only what stays within counts.
     distances = np.array([[0.3, 0.1, 0.2, 0.05, 0.0]])
     shares = np.array([0.0, 0.25, 0.5, 0.75, 1.0])
@@ -62,7 +62,7 @@ def test_one_group_has_no_interval(flat_model: list[Case]) -> None:
     assert all(point.interval is None for point in found.points)
 
 
-def test_the_study_holds_tables_and_figure(flat_model: list[Case]) -> None:
+def test_study_has_tables_and_figure(flat_model: list[Case]) -> None:
     study = replacement.run(flat_model, seed=0)
     assert [len(table.rows) for table in study.tables] == [21, 2]
     assert all(len(row) == len(table.columns) for table in study.tables for row in table.rows)
@@ -71,6 +71,6 @@ def test_the_study_holds_tables_and_figure(flat_model: list[Case]) -> None:
     assert study == replacement.run(flat_model, seed=0)
 
 
-def test_no_usable_context_is_one_sentence() -> None:
+def test_no_usable_context_raises_one_line_error() -> None:
     with pytest.raises(UsageError, match="at least two answers"):
         replacement.run([], seed=0)

@@ -1,4 +1,4 @@
-"""Studies of per-token rows on rows whose answers are known."""
+"""Studies of per-token rows, on rows with known answers."""
 
 from __future__ import annotations
 
@@ -30,12 +30,12 @@ def table(n_units: int, length: int = 8, seed: int = 0) -> TokenTable:
     )
 
 
-def test_disagreement_follows_its_definition() -> None:
+def test_disagreement_matches_definition() -> None:
     own = table(3)
     assert own.disagreement == pytest.approx(own.uncertainty / 10)
 
 
-def test_quartiles_rise_where_disagreement_does() -> None:
+def test_quartiles_increase_with_disagreement() -> None:
     found = intrinsic.quartiles(table(50).uncertainty, table(50).disagreement)
     assert list(found.median_d) == sorted(found.median_d)
     assert found.r == pytest.approx(1)
@@ -46,7 +46,7 @@ def test_quartiles_rise_where_disagreement_does() -> None:
     assert set(study.figures["tab3_quartiles"].values) == {"Q1", "Q2", "Q3", "Q4"}
 
 
-def test_too_few_tokens_are_refused() -> None:
+def test_too_few_tokens_are_rejected() -> None:
     with pytest.raises(UsageError, match="at least 4"):
         intrinsic.run_intrinsic(table(1, length=2), 0)
     with pytest.raises(UsageError, match="at least 10 tokens"):
@@ -59,7 +59,7 @@ def test_constant_uncertainty_has_no_correlation() -> None:
     assert found.p_value is None
 
 
-def test_stability_is_the_ece_of_subsets() -> None:
+def test_stability_matches_ece_of_subsets() -> None:
     own = table(60)
     sums = stability.sums_by_unit(own.unit, own.confidence, own.correct, 5)
     subsets = stability.draw_subsets(60, [10], seed=3)
@@ -75,14 +75,14 @@ def test_stability_is_the_ece_of_subsets() -> None:
     assert found.deviation == pytest.approx(np.std(by_hand, ddof=1))
 
 
-def test_all_units_have_no_spread_and_no_distance() -> None:
+def test_full_set_has_no_deviation_or_distance() -> None:
     study = stability.run(table(50), 0)
     row = study.tables[1].rows[-2]
     assert row[0] == "50"
     assert {row[2], row[3], row[5], row[6]} == {"0.00"}
 
 
-def test_subsets_of_tokens_are_those_of_documents_of_one_token() -> None:
+def test_token_subsets_match_subsets_of_one_token_documents() -> None:
     """With one token per document the two units are the same."""
     study = stability.run(table(60, length=1), 0)
     tokens, documents = study.tables
@@ -92,19 +92,19 @@ def test_subsets_of_tokens_are_those_of_documents_of_one_token() -> None:
     assert set(study.figures) == {"tab4_stability", "tab4_stability_documents"}
 
 
-def test_few_documents_leave_their_table_without_subsets() -> None:
+def test_few_documents_give_no_subsets_and_a_note() -> None:
     tokens, documents = stability.run(table(9), 0).tables
     assert [row[0] for row in tokens.rows] == ["10", "50", "all"]
     assert [row[0] for row in documents.rows] == ["all"]
     assert documents.notes == ("9 documents are too few for subsets of 10.",)
 
 
-def test_the_same_seed_draws_the_same_subsets() -> None:
+def test_same_seed_gives_same_subsets() -> None:
     assert stability.run(table(60), 1).tables == stability.run(table(60), 1).tables
     assert stability.run(table(60), 1).tables != stability.run(table(60), 2).tables
 
 
-def test_frequency_bands_hold_every_token() -> None:
+def test_frequency_bands_contain_every_token() -> None:
     study = intrinsic.run_frequency(table(50), 0)
     rows = study.tables[0].rows
     assert sum(int(row[1]) for row in rows) == 400

@@ -1,4 +1,4 @@
-"""Fine-tuning a fold: what trains, what is masked, when it stops, and that it can go on."""
+"""Fine-tuning on a fold: trained parameters, masking, stopping, and resuming."""
 
 from __future__ import annotations
 
@@ -56,7 +56,7 @@ def trained(folder: Path, recipe: Recipe = QUICK, **options: Any) -> Trained:
     return train_fold(model(recipe.train), fold(), recipe, trees(), folder, **options)
 
 
-def test_padding_has_no_part_in_the_loss() -> None:
+def test_padding_does_not_affect_loss() -> None:
     lm = words_lm()
     rows = [(1, 2, 3, 4, 5, 6), (7, 8), (9, 1, 2)]
     with torch.no_grad():
@@ -67,7 +67,7 @@ def test_padding_has_no_part_in_the_loss() -> None:
     assert mean_nll(lm.model, rows, batch=1) == pytest.approx(together, rel=1e-5)
 
 
-def test_only_the_last_blocks_train(tmp_path: Path) -> None:
+def test_only_last_blocks_are_trained(tmp_path: Path) -> None:
     own = model("last-1-block")
     before = {name: value.clone() for name, value in own.lm.model.state_dict().items()}
     train_fold(own, fold(), replace(QUICK, train="last-1-block"), trees(), tmp_path)
@@ -79,7 +79,7 @@ def test_only_the_last_blocks_train(tmp_path: Path) -> None:
     assert all(torch.equal(before[name], own.lm.model.state_dict()[name]) for name in before)
 
 
-def test_lora_begins_as_the_model_itself_and_trains_only_its_additions(tmp_path: Path) -> None:
+def test_lora_starts_as_base_model_and_trains_only_adapters(tmp_path: Path) -> None:
     pytest.importorskip("peft")
     plain, own = words_lm(), make_tunable(words_lm(), "lora", rank=2)
     ids = torch.tensor([[1, 2, 3]])
@@ -91,7 +91,7 @@ def test_lora_begins_as_the_model_itself_and_trains_only_its_additions(tmp_path:
     assert found.history[-1].validation_loss < found.history[0].validation_loss
 
 
-def test_the_same_seed_gives_the_same_bytes_and_another_seed_others(tmp_path: Path) -> None:
+def test_weights_are_determined_by_seed(tmp_path: Path) -> None:
     for name, seed in (("a", 0), ("b", 0), ("c", 1)):
         trained(tmp_path / name, replace(QUICK, seed=seed))
     a, b, c = (load_tensors(tmp_path / name / TRAINED) for name in "abc")
@@ -100,13 +100,11 @@ def test_the_same_seed_gives_the_same_bytes_and_another_seed_others(tmp_path: Pa
 
 
 class StopHereError(Exception):
-    """Stands for anything that ends a process."""
+    """Simulates anything that ends a process."""
 
 
 @pytest.mark.parametrize("stop_at", sampled([1, 2, 3], [2]))
-def test_stopped_anywhere_and_resumed_the_weights_are_the_same(
-    tmp_path: Path, stop_at: int
-) -> None:
+def test_resume_at_any_step_gives_same_weights(tmp_path: Path, stop_at: int) -> None:
     def stopping(work: Any, total: int, description: str) -> Any:
         for number, step in enumerate(work):
             if number == stop_at:
@@ -125,7 +123,7 @@ def test_stopped_anywhere_and_resumed_the_weights_are_the_same(
     assert not (tmp_path / "parts" / CHECKPOINT).exists()
 
 
-def test_what_is_trained_is_not_trained_again(tmp_path: Path) -> None:
+def test_finished_training_is_not_repeated(tmp_path: Path) -> None:
     first = trained(tmp_path)
     written = (tmp_path / TRAINED).stat().st_mtime_ns
     again = trained(tmp_path)
@@ -133,7 +131,7 @@ def test_what_is_trained_is_not_trained_again(tmp_path: Path) -> None:
     assert again.history == first.history
 
 
-def test_early_stopping_keeps_the_weights_of_the_least_validation_loss(tmp_path: Path) -> None:
+def test_early_stopping_keeps_weights_with_lowest_validation_loss(tmp_path: Path) -> None:
     wild = replace(QUICK, rate=0.5, epochs=6, patience=1)
     found = trained(tmp_path, wild)
     losses = [epoch.validation_loss for epoch in found.history]
@@ -145,13 +143,13 @@ def test_early_stopping_keeps_the_weights_of_the_least_validation_loss(tmp_path:
     assert again.kept == found.kept
 
 
-def test_another_training_in_the_same_place_is_refused(tmp_path: Path) -> None:
+def test_different_training_in_same_directory_is_rejected(tmp_path: Path) -> None:
     trained(tmp_path)
     with pytest.raises(UsageError, match="is of another training \\(its recipe differs\\)"):
         trained(tmp_path, replace(QUICK, rate=1e-3))
 
 
-def test_weights_of_another_base_are_refused_though_the_parameters_that_train_are_alike(
+def test_weights_of_another_base_with_same_trained_shape_are_rejected(
     tmp_path: Path,
 ) -> None:
     recipe = replace(QUICK, loss="text", train="last-1-block", epochs=1)
@@ -163,7 +161,7 @@ def test_weights_of_another_base_are_refused_though_the_parameters_that_train_ar
         train_fold(changed, fold(), recipe, {}, tmp_path)
 
 
-def test_a_loss_that_is_no_number_stops_and_says_where(tmp_path: Path) -> None:
+def test_nan_loss_stops_training_and_is_located(tmp_path: Path) -> None:
     wild = replace(QUICK, loss="text", rate=1e30)
     for _ in range(2):  # what is saved is whole: going on tells the same
         with pytest.raises(UsageError) as told:
@@ -176,13 +174,13 @@ def test_a_loss_that_is_no_number_stops_and_says_where(tmp_path: Path) -> None:
     assert not (tmp_path / TRAINED).exists()
 
 
-def test_a_loss_that_ends_an_epoch_as_no_number_is_told_too(tmp_path: Path) -> None:
+def test_nan_loss_at_end_of_epoch_is_reported(tmp_path: Path) -> None:
     wild = replace(QUICK, loss="text", rate=1e30, batch=9)
     with pytest.raises(UsageError, match=r"epoch 1, step 1: the loss of the training texts is nan"):
         trained(tmp_path, wild)
 
 
-def test_too_little_memory_in_training_is_one_sentence(
+def test_out_of_memory_in_training_raises_one_line_error(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     def full(*_: Any, **__: Any) -> None:
@@ -194,7 +192,7 @@ def test_too_little_memory_in_training_is_one_sentence(
         train_fold(own, fold(), QUICK, trees(), tmp_path)
 
 
-def test_all_texts_of_a_group_train_unless_they_begin_another() -> None:
+def test_texts_that_are_prefixes_of_others_are_not_trained_on() -> None:
     contexts = {"alder birch cedar": "elder", "alder birch": "cedar", "hazel larch": "maple"}
     contexts |= {"rowan": ""}
     items = [Item(c, "1", c, ("olive",), original) for c, original in contexts.items()]
@@ -203,13 +201,13 @@ def test_all_texts_of_a_group_train_unless_they_begin_another() -> None:
     assert rows == [lm.encode("alder birch cedar elder"), lm.encode("hazel larch maple")]
 
 
-def test_a_damaged_checkpoint_is_refused_in_one_sentence(tmp_path: Path) -> None:
+def test_corrupt_checkpoint_raises_one_line_error(tmp_path: Path) -> None:
     (tmp_path / CHECKPOINT).write_bytes(b"\x80\x04pickle")
     with pytest.raises(DataError, match=r"checkpoint\.safetensors: is damaged"):
         trained(tmp_path)
 
 
-def test_a_half_written_file_never_takes_the_place_of_a_whole_one(tmp_path: Path) -> None:
+def test_partial_file_never_replaces_complete_one(tmp_path: Path) -> None:
     path = tmp_path / "w.safetensors"
     save_tensors(path, {"a": torch.ones(2)}, {"n": 1})
     (tmp_path / ".w.safetensors.part").write_bytes(b"half")
@@ -217,8 +215,8 @@ def test_a_half_written_file_never_takes_the_place_of_a_whole_one(tmp_path: Path
     assert load_tensors(path).tensors["a"].tolist() == [1.0, 1.0]
 
 
-def test_a_disk_without_room_for_weights_is_told_and_no_half_file_stays(tmp_path: Path) -> None:
-    """A real failure of write(2), in a process that may write no long files."""
+def test_full_disk_is_reported_and_leaves_no_partial_weights(tmp_path: Path) -> None:
+    """A real write(2) failure, in a process with a file size limit."""
     program = (
         "import resource, signal, sys, torch; from pathlib import Path\n"
         "from aleatoric.tuning.exporting import _new_folder\n"
@@ -241,9 +239,9 @@ def test_a_disk_without_room_for_weights_is_told_and_no_half_file_stays(tmp_path
         timeout=120,
         check=True,
     )
-    said = "the disk is full; make room and repeat the command."
+    message = "the disk is full; make room and repeat the command."
     assert done.stdout.splitlines() == [
-        f"StorageError {tmp_path / name}: {said}" for name in ("w", "out")
+        f"StorageError {tmp_path / name}: {message}" for name in ("w", "out")
     ]
     assert not [*tmp_path.iterdir()]
 
@@ -274,17 +272,17 @@ def test_a_disk_without_room_for_weights_is_told_and_no_half_file_stays(tmp_path
         {"tolerance": -0.1},
     ],
 )
-def test_recipes_that_make_no_sense_are_refused(wrong: dict[str, Any]) -> None:
-    said = f"{next(iter(wrong)).replace('_', '-')} "
-    with pytest.raises(UsageError, match=said):
+def test_invalid_recipes_are_rejected(wrong: dict[str, Any]) -> None:
+    message = f"{next(iter(wrong)).replace('_', '-')} "
+    with pytest.raises(UsageError, match=message):
         Recipe(**wrong)
 
 
-def test_a_warmup_as_long_as_the_training_is_refused(tmp_path: Path) -> None:
+def test_warmup_as_long_as_the_training_is_rejected(tmp_path: Path) -> None:
     with pytest.raises(UsageError, match=r"--warmup 4 does not end within the 4 steps.*0 to 3"):
         trained(tmp_path, replace(QUICK, warmup=4))
 
 
-def test_more_blocks_than_there_are_is_refused() -> None:
+def test_more_blocks_than_the_model_has_are_rejected() -> None:
     with pytest.raises(UsageError, match="the model has 2"):
         make_tunable(words_lm(), "last-3-blocks")

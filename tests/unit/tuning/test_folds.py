@@ -1,4 +1,4 @@
-"""Folds: the paper's, grouped ones, by hand; a passage on two sides is refused."""
+"""Folds: the paper's, grouped, and user-defined; overlap between folds is rejected."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ def provo_like() -> list[FoldPassage]:
     return [passage(str(n), f"The word{n} is of passage{n} alone") for n in range(1, 56)]
 
 
-def test_the_paper_has_four_folds_of_ten_and_validates_on_the_last_fifteen() -> None:
+def test_paper_folds_have_expected_sizes() -> None:
     passages = provo_like()
     folds = make_folds(passages, assign([p.group for p in passages], "paper", 4, None, 0))
     assert [p.group for p in folds[1].held_out] == [str(n) for n in range(11, 21)]
@@ -46,7 +46,7 @@ def test_the_paper_has_four_folds_of_ten_and_validates_on_the_last_fifteen() -> 
 
 
 @given(st.integers(7, 40), st.integers(2, 4), st.integers(1, 3), st.integers(0, 5))
-def test_every_passage_is_held_out_once_or_validates(
+def test_every_passage_is_held_out_once_or_used_for_validation(
     n: int, folds: int, validation: int, seed: int
 ) -> None:
     passages = [passage(str(i), f"a b{i} c{i}") for i in range(n)]
@@ -62,13 +62,13 @@ def test_every_passage_is_held_out_once_or_validates(
         assert sum(map(len, sides)) == len(set.union(*sides)) == n
 
 
-def test_a_grouped_split_depends_on_the_seed_alone() -> None:
+def test_grouped_split_depends_only_on_seed() -> None:
     groups = [str(n) for n in range(20)]
     assert assign(groups, "grouped", 3, 2, 5) == assign(groups, "grouped", 3, 2, 5)
     assert assign(groups, "grouped", 3, 2, 5) != assign(groups, "grouped", 3, 2, 6)
 
 
-def test_a_passage_in_training_and_evaluation_is_refused() -> None:
+def test_passage_in_training_and_evaluation_is_rejected() -> None:
     one, two, three = (passage(str(n), f"The word{n} is of passage{n} alone") for n in range(3))
     leaky = Fold(1, (one, two), (three,), (one,))
     with pytest.raises(UsageError, match=r"fold 1 leaks: passage '0' of training .* '0' of eval"):
@@ -85,7 +85,7 @@ def test_a_passage_in_training_and_evaluation_is_refused() -> None:
         " ".join(TEXT.split()[:-1]),
     ],
 )
-def test_the_same_text_under_another_id_is_refused(copy: str) -> None:
+def test_same_text_under_another_id_is_rejected(copy: str) -> None:
     passages = [
         passage("1", TEXT),
         passage("2", "Quite another text of some length that shares no run of words with it"),
@@ -97,13 +97,13 @@ def test_the_same_text_under_another_id_is_refused(copy: str) -> None:
         make_folds(passages, where)
 
 
-def test_validation_must_not_be_evaluated_or_trained_on_either() -> None:
+def test_validation_overlap_with_training_or_test_is_rejected() -> None:
     passages = [passage("1", TEXT), passage("2", "b c"), passage("3", TEXT)]
     with pytest.raises(UsageError, match="of validation and passage '1' of evaluation"):
         make_folds(passages, {"1": 1, "2": 2, "3": VALIDATION})
 
 
-def test_folds_by_hand_name_every_passage_once(tmp_path: Path) -> None:
+def test_user_defined_folds_name_every_passage_once(tmp_path: Path) -> None:
     good = tmp_path / "folds.csv"
     good.write_text("group,fold\n1,1\n2,2\n3,validation\n", encoding="utf-8")
     assert read_assignment(good) == {"1": 1, "2": 2, "3": VALIDATION}
@@ -118,24 +118,24 @@ def test_folds_by_hand_name_every_passage_once(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize(("split", "folds"), [("paper", 9), ("paper", 1), ("random", 2)])
-def test_impossible_splits_are_refused(split: str, folds: int) -> None:
+def test_impossible_splits_are_rejected(split: str, folds: int) -> None:
     with pytest.raises(UsageError):
         assign(["a", "b", "c"], split, folds, 1, 0)
 
 
 @pytest.mark.parametrize("validation", [100, 2, 0, -1])
-def test_too_many_or_too_few_to_validate_are_told_by_their_own_option(validation: int) -> None:
-    said = f"--validation {validation} does not fit 3 passages.*; use 1 to 1"
-    with pytest.raises(UsageError, match=said):
+def test_invalid_validation_size_names_validation_option(validation: int) -> None:
+    message = f"--validation {validation} does not fit 3 passages.*; use 1 to 1"
+    with pytest.raises(UsageError, match=message):
         assign(["a", "b", "c"], "paper", 2, validation, 0)
 
 
-def test_a_passage_without_a_fold_is_refused() -> None:
+def test_passage_without_a_fold_is_rejected() -> None:
     with pytest.raises(UsageError, match="passage 'b' has no fold"):
         make_folds(passages_of([Item("1", "b", "x", ("y",))]), {"a": 1})
 
 
-def test_a_text_shared_below_a_longer_context_is_refused() -> None:
+def test_text_shared_in_shorter_context_is_rejected() -> None:
     shared = "one two three four five six seven eight nine ten eleven twelve thirteen fourteen"
     longer = [f"{name} " * 40 for name in ("apple", "pear", "plum")]
     items = [
@@ -145,3 +145,13 @@ def test_a_text_shared_below_a_longer_context_is_refused() -> None:
     ]
     with pytest.raises(UsageError, match="are one text"):
         make_folds(passages_of(items), {"a": 1, "b": 2, "c": VALIDATION})
+
+
+@pytest.mark.parametrize(
+    ("n_groups", "fix"), [(3, "use 2."), (6, "use 2 to 4."), (2, "use a corpus of more passages")]
+)
+def test_too_many_folds_are_refused_with_what_fits(n_groups: int, fix: str) -> None:
+    groups = [f"passage {i}" for i in range(n_groups)]
+    with pytest.raises(UsageError) as refusal:
+        assign(groups, "grouped", 9, None, 0)
+    assert fix in str(refusal.value)

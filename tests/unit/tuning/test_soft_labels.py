@@ -1,4 +1,4 @@
-"""The soft-label loss: equal to the exact estimator, and its gradient to finite differences."""
+"""The soft-label loss matches the exact estimator, and its gradient finite differences."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ WIDE = Search(tolerance=0.3, nodes=60)
 
 
 @pytest.mark.parametrize("kind", ["gpt2", "llama"])
-def test_word_probabilities_lie_between_the_bounds_of_the_exact_estimator(kind: str) -> None:
+def test_word_probabilities_lie_within_exact_bounds(kind: str) -> None:
     lm = tiny(kind)
     vocabulary = Vocabulary(lm.pieces)
     tree = word_tree(lm, ITEMS, vocabulary, WIDE)
@@ -49,7 +49,7 @@ def test_word_probabilities_lie_between_the_bounds_of_the_exact_estimator(kind: 
 
 
 @pytest.mark.parametrize("kind", ["gpt2", "llama"])
-def test_no_token_sequence_counts_twice(kind: str) -> None:
+def test_token_sequences_are_counted_once(kind: str) -> None:
     lm = tiny(kind)
     vocabulary = Vocabulary(lm.pieces)
     found = trace(lm, [question_of(item) for item in ITEMS], vocabulary, WIDE)
@@ -65,8 +65,8 @@ def test_no_token_sequence_counts_twice(kind: str) -> None:
     assert (found.parents < len(ITEMS) + np.arange(len(found.parents))).all()
 
 
-class Tight:
-    """A model that has too little memory once, for whatever comes first."""
+class OutOfMemoryOnce:
+    """A model that runs out of memory once, on the first call."""
 
     def __init__(self, lm: HFModel) -> None:
         self._lm, self._is_full = lm, True
@@ -82,7 +82,7 @@ class Tight:
 
 
 @pytest.mark.parametrize("kind", ["gpt2", "llama"])
-def test_too_little_memory_makes_the_same_tree_in_parts(kind: str) -> None:
+def test_out_of_memory_builds_same_tree_in_parts(kind: str) -> None:
     lm = tiny(kind)
     vocabulary = Vocabulary(lm.pieces)
     apart = [
@@ -91,7 +91,7 @@ def test_too_little_memory_makes_the_same_tree_in_parts(kind: str) -> None:
     ]
     items = [*ITEMS, *apart]
     found = {}
-    for name, own in (("whole", lm), ("parts", Tight(lm))):
+    for name, own in (("whole", lm), ("parts", OutOfMemoryOnce(lm))):
         tree = word_tree(own, items, vocabulary, WIDE)
         probabilities = word_probabilities(tree_logits(lm.model, tree), tree)
         losses = human_losses(lm.model, tree)
@@ -101,16 +101,16 @@ def test_too_little_memory_makes_the_same_tree_in_parts(kind: str) -> None:
         assert torch.allclose(whole, parts, rtol=1e-9, atol=1e-12)
 
 
-def test_too_little_memory_for_one_passage_is_told() -> None:
+def test_out_of_memory_for_one_passage_is_reported() -> None:
     lm = tiny("gpt2")
     with pytest.raises(ModelError, match="out of memory with one passage at a time"):
-        word_tree(Tight(lm), ITEMS[:1], Vocabulary(lm.pieces), WIDE)
+        word_tree(OutOfMemoryOnce(lm), ITEMS[:1], Vocabulary(lm.pieces), WIDE)
 
 
 @settings(max_examples=15, deadline=None)
 @given(st.integers(0, 2**31))
 def test_probabilities_of_words_never_sum_to_more_than_one(seed: int) -> None:
-    """Whatever the model's distributions become in training."""
+    """For any distributions that training can produce."""
     lm = tiny("gpt2")
     tree = _tree()
     generator = torch.Generator().manual_seed(seed)

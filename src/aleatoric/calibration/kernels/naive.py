@@ -7,14 +7,14 @@ from collections.abc import Sequence
 import numpy as np
 
 from aleatoric.calibration.schemes import Scheme
-from aleatoric.calibration.statistics import Expected, TokenColumns
+from aleatoric.calibration.statistics import Expected, TokenRows
 from aleatoric.models.decoding import Decoder
 from aleatoric.types import Floats, Ints
 
 
 def columns(
     logits: Floats, targets: Ints, schemes: Sequence[Scheme], uniforms: Sequence[Floats | None]
-) -> TokenColumns:
+) -> TokenRows:
     """All columns of a chunk; `uniforms` has (tokens, samples) numbers for each sampled scheme."""
     logits = logits.astype(np.float64)
     with np.errstate(invalid="ignore", divide="ignore"):
@@ -25,7 +25,8 @@ def columns(
     best, rows = probs.argmax(axis=1), np.arange(len(logits))
     hit = probs[rows, targets]
     drawn = zip(schemes, uniforms, strict=True)
-    return TokenColumns(
+    return TokenRows(
+        target=targets,
         confidence=probs[rows, best],
         correct=(best == targets).astype(np.float64),
         predicted=best.astype(np.int64),
@@ -33,7 +34,7 @@ def columns(
         nll=logz - logits[rows, targets],
         entropy=(probs * surprise).sum(axis=1),
         log_normalizer=logz,
-        expected=tuple(expected(logits, probs, targets, scheme, u) for scheme, u in drawn),
+        expected={str(s): expected(logits, probs, targets, s, u) for s, u in drawn},
     )
 
 
@@ -70,9 +71,23 @@ def decoded(logits: Floats, decoder: Decoder) -> Floats:
         logits = np.where(logits < least[:, None], -np.inf, logits)
     if decoder.top_p < 1:
         logits = _top_p(logits, decoder.top_p)
+    if decoder.min_p > 0:
+        logits = _at_least(logits, decoder.min_p * softmax(logits).max(axis=1, keepdims=True))
     if decoder.typical < 1:
         logits = _typical(logits, decoder.typical)
+    if decoder.epsilon > 0:
+        logits = _at_least(logits, decoder.epsilon)
+    if decoder.eta > 0:
+        probs = softmax(logits)
+        entropy = -(probs * np.log(np.where(probs > 0, probs, 1.0))).sum(axis=1, keepdims=True)
+        logits = _at_least(logits, np.minimum(decoder.eta, decoder.eta**0.5 * np.exp(-entropy)))
     return softmax(logits)
+
+
+def _at_least(logits: Floats, least: Floats | float) -> Floats:
+    """Keep tokens with a least probability, and the likeliest ones."""
+    probs = softmax(logits)
+    return np.where(probs < np.minimum(least, probs.max(axis=1, keepdims=True)), -np.inf, logits)
 
 
 def softmax(logits: Floats) -> Floats:

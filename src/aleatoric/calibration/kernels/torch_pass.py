@@ -1,19 +1,23 @@
-"""The torch kernel, on any device.
+"""The torch kernel, on any device, and the compiled CPU kernel.
 
-A few rows at a time, so that on a CPU the intermediate results stay in cache. Half-precision inputs
-are computed in single precision, double in double.
+In torch, a few rows at a time, so that on a CPU the intermediate results stay in cache.
+Half-precision inputs are computed in single precision, double in double.
 """
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
+from concurrent.futures import ThreadPoolExecutor
+from itertools import pairwise
 
 import numpy as np
 import torch
+from numpy.typing import NDArray
 from torch import Tensor
 
-from aleatoric.calibration.schemes import Scheme
-from aleatoric.calibration.statistics import Expected, TokenColumns, join
+from aleatoric.calibration.schemes import Scheme, Uniforms
+from aleatoric.calibration.statistics import Expected, TokenRows, join_rows
 from aleatoric.models.decoding import Decoder
 from aleatoric.types import Floats
 
@@ -22,11 +26,13 @@ HEAD = 1024
 CPU_CELLS = 1 << 21
 GPU_CELLS = 1 << 26
 _BLOCK = 256
+LEAST = -3.0e38
+"""No logit of a token that can be drawn is lower."""
 
 
 def columns(
     logits: Tensor, targets: Tensor, schemes: Sequence[Scheme], uniforms: Sequence[Floats | None]
-) -> TokenColumns:
+) -> TokenRows:
     """All columns of a chunk, as the naive kernel defines them."""
     cells = CPU_CELLS if logits.device.type == "cpu" else GPU_CELLS
     step = min(max(1, cells // logits.shape[1]), max(1, len(logits)))
@@ -38,16 +44,12 @@ def columns(
         numbers = [None if u is None else u[start : start + step] for u in uniforms]
         rows = slice(start, start + step)
         parts.append(_columns(logits[rows], targets[rows], schemes, numbers, room))
-    return join(parts)
+    return join_rows(parts)
 
 
 def _columns(
-    logits: Tensor,
-    targets: Tensor,
-    schemes: Sequence[Scheme],
-    uniforms: Sequence[Floats | None],
-    room: Tensor,
-) -> TokenColumns:
+    logits: Tensor, targets: Tensor, schemes: Sequence[Scheme], uniforms: Uniforms, room: Tensor
+) -> TokenRows:
     best = first_best(logits)
     highest = _at(logits, best).to(room.dtype)
     # Differences to the maximum: large logits would cost the entropy precision.
@@ -57,7 +59,8 @@ def _columns(
     log_total = -confidence.log()
     hit = _at(probs, targets)
     drawn = zip(schemes, uniforms, strict=True)
-    return TokenColumns(
+    return TokenRows(
+        target=targets.cpu().numpy(),
         confidence=as_numpy(confidence),
         correct=as_numpy(best == targets),
         predicted=best.cpu().numpy(),
@@ -65,7 +68,7 @@ def _columns(
         nll=as_numpy(log_total - _at(below, targets)),
         entropy=as_numpy(_entropy(below, probs, log_total)),
         log_normalizer=as_numpy(highest + log_total),
-        expected=tuple(_expected(logits, probs, best, targets, s, u) for s, u in drawn),
+        expected={str(s): _expected(logits, probs, best, targets, s, u) for s, u in drawn},
     )
 
 
@@ -198,6 +201,58 @@ def first_best(logits: Tensor) -> Tensor:
         return inside
     tail = logits[:, whole:].argmax(-1) + whole
     return torch.where(_at(logits, tail) > _at(logits, inside), tail, inside)
+
+
+def compiled_columns(
+    logits: Tensor, targets: Tensor, schemes: Sequence[Scheme], uniforms: Sequence[Floats | None]
+) -> TokenRows:
+    """All columns of a chunk on a CPU, from compiled loops that read each row once.
+
+    If a scheme changes the distribution, all columns come from `columns`: columns of one
+    computation agree to the last digit.
+    """
+    # Schemes without draws that need only the model's distribution or its mode.
+    plain_schemes = (scheme.decoder.greedy or scheme.decoder == Decoder() for scheme in schemes)
+    if any(u is not None for u in uniforms) or not all(plain_schemes):
+        return columns(logits, targets, schemes, uniforms)
+    best, place, centre, total, square, weighted, plain = _read(logits.float().contiguous().numpy())
+    target_logits = logits.gather(1, targets[:, None])[:, 0].double().numpy()
+    log_total = np.log(total)
+    # The sum of the logits reveals NaN and +inf, which maxima and clipping would hide.
+    sound = (plain < math.inf) & (best > LEAST)
+    with np.errstate(invalid="ignore"):  # the caller refuses rows that are not sound
+        confidence, hit = np.exp(best - centre) / total, np.exp(target_logits - centre) / total
+    collision = square / total**2
+    predicted = place.astype(np.int64)
+    correct = (predicted == targets.numpy()).astype(np.float64)
+    greedy, ancestral = Expected(confidence, correct), Expected(collision, hit)
+    return TokenRows(
+        target=targets.numpy(),
+        confidence=confidence,
+        correct=correct,
+        predicted=predicted,
+        brier=collision - 2 * hit + 1,
+        nll=centre - target_logits + log_total,
+        entropy=np.maximum(log_total - weighted * math.log(2) / total, 0.0),
+        log_normalizer=np.where(sound, centre + log_total, np.nan),
+        expected={str(s): greedy if s.decoder.greedy else ancestral for s in schemes},
+    )
+
+
+def _read(logits: NDArray[np.float32]) -> Floats:
+    """The sums of each row, one column per row; rows are divided among torch's threads."""
+    from aleatoric.calibration.kernels.numba_jit import read
+
+    out = np.empty((len(logits), 7))
+    threads = max(1, min(torch.get_num_threads(), len(logits)))
+    cuts = np.linspace(0, len(logits), threads + 1).astype(int).tolist()
+    if threads == 1:
+        read(logits, out)
+        return out.T
+    with ThreadPoolExecutor(threads) as pool:
+        spans = [slice(low, high) for low, high in pairwise(cuts)]
+        list(pool.map(lambda span: read(logits[span], out[span]), spans))
+    return out.T
 
 
 def as_numpy(values: Tensor) -> Floats:

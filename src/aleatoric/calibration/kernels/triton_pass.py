@@ -18,7 +18,7 @@ from torch import Tensor
 from aleatoric.calibration.kernels import torch_pass
 from aleatoric.calibration.kernels.torch_pass import as_numpy
 from aleatoric.calibration.schemes import Scheme
-from aleatoric.calibration.statistics import Expected, TokenColumns
+from aleatoric.calibration.statistics import Expected, TokenRows
 from aleatoric.models.decoding import Decoder
 from aleatoric.types import Floats
 
@@ -44,16 +44,15 @@ TOP_K = Tuning(lanes=128, warps=4, stages=4, probes=4)
 
 def columns(
     logits: Tensor, targets: Tensor, schemes: Sequence[Scheme], uniforms: Sequence[Floats | None]
-) -> TokenColumns:
+) -> TokenRows:
     """All columns of a chunk, as the naive kernel defines them."""
     logits = logits if logits.stride(1) == 1 else logits.contiguous()
     table, predicted = plain(logits, targets)
-    pairs = [
-        expected(logits, targets, table, predicted, scheme, numbers)
-        for scheme, numbers in zip(schemes, uniforms, strict=True)
-    ]
+    drawn = zip(schemes, uniforms, strict=True)
+    pairs = {str(s): expected(logits, targets, table, predicted, s, u) for s, u in drawn}
     confidence, square, hit, nll, entropy, logz, _ = (as_numpy(row) for row in table)
-    return TokenColumns(
+    return TokenRows(
+        target=targets.cpu().numpy(),
         confidence=confidence,
         correct=as_numpy(predicted == targets),
         predicted=predicted.cpu().numpy(),
@@ -61,7 +60,7 @@ def columns(
         nll=nll,
         entropy=entropy.clip(min=0),
         log_normalizer=logz,
-        expected=tuple(pairs),
+        expected=pairs,
     )
 
 
@@ -93,10 +92,11 @@ def expected(
     if uniforms is None and decoder.greedy:
         return Expected(as_numpy(table[0]), as_numpy(predicted == targets))
     # The kernel supports temperature, with top-k or top-p but not both.
-    if uniforms is None and decoder.typical == 1 and not (decoder.top_k and decoder.top_p < 1):
+    steps = {name for name, _ in decoder.changes()} - {"temperature"}
+    if uniforms is None and steps in (set(), {"top_k"}, {"top_p"}):
         pair = decoded(logits, targets, table, decoder)
         return Expected(as_numpy(pair[0]), as_numpy(pair[1]))
-    return torch_pass.columns(logits, targets, [scheme], [uniforms]).expected[0]
+    return torch_pass.columns(logits, targets, [scheme], [uniforms]).expected[str(scheme)]
 
 
 def decoded(

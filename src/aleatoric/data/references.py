@@ -1,0 +1,325 @@
+"""Corpora of texts by several people: published ones, and JSON lines or tables of users.
+
+In JSON lines, a row is `input` (a text, or a list of turns) and `references` (a list of texts), and
+may have `id`, `group`, `original` and `language` (a code such as `de`, the same in every row;
+English without). In a table, one row is one text: columns `input` and `reference`, and optionally
+the others; rows of one input belong together. `aleatoric.data.columns` has other layouts.
+Published corpora are read in their publishers' layouts or as JSON lines.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+from collections.abc import Callable, Iterable, Iterator
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+from aleatoric.data import files, items
+from aleatoric.data.columns import answer_rows
+from aleatoric.data.files import Place, Rows
+from aleatoric.data.items import ReadingNotes
+from aleatoric.data.selection import DEFAULT_OPTIONS, TableOptions
+from aleatoric.errors import DataError, counted, quoted
+from aleatoric.types import LazyItems, MultiRef, TextItem
+
+TEXT_NAMES = {name: name for name in ("id", "group", "original", "language", "person")}
+TEXT_NAMES |= dict.fromkeys(("input", "context"), "context")
+TEXT_NAMES |= dict.fromkeys(("reference", "response"), "response")
+"""Names that `--columns` and a header may use -> what the column holds."""
+TEXT_KEYS = {name: name for name in ("input", "references", "id", "group", "original", "language")}
+TEXT_KEYS |= {"context": "input", "response": "references", "reference": "references"}
+"""Names that `--columns` may use for JSON lines of inputs and references -> our keys."""
+MIN_REFERENCES = 2
+"""Two texts make a pair; an input with fewer says nothing about variability."""
+_WMT14_LINE = re.compile(r"(?P<kind>[ST]|R\d{1,4})-(?P<number>\d{1,9})\t(?P<text>.*)", re.DOTALL)
+_Sentences = dict[str, dict[str, tuple[Place, str]]]
+"""Number of a sentence -> S, T, R1, ... -> its line."""
+
+
+def load(
+    source: Path, encoding: str = "utf-8", options: TableOptions = DEFAULT_OPTIONS
+) -> MultiRef:
+    """Inputs and references of a file, read at every iteration."""
+    notes, is_table = ReadingNotes(options.missing_codes), files.is_table(source)
+    if is_table:
+        first = next(answer_rows(source, encoding, options.columns, TEXT_NAMES, []), None)
+    else:
+        TableOptions(missing=options.missing).check_unused("a file of JSON lines with texts")
+        first = next(items.json_rows(source, encoding, options.columns, TEXT_KEYS), None)
+    place, row = first or ((source, 0), {})
+    language = language_of(row, place)
+    read = partial(read_references, source, encoding, language, columns=options.columns)
+    if is_table:
+        read = partial(_read_table, source, encoding, language, options, notes)
+    name = source.name.partition(".")[0]
+    return multi_reference(read, [source], name, "own", "as its owner states", language, notes)
+
+
+def _read_table(
+    source: Path, encoding: str, language: str, options: TableOptions, notes: ReadingNotes
+) -> Iterator[TextItem]:
+    """Inputs of a table with their texts; blank and missing texts are dropped and counted."""
+    notes.reset()
+    rows = answer_rows(source, encoding, options.columns, TEXT_NAMES, notes.layout)
+    rows = checked_language(rows, language)
+    for item in items.grouped_items(rows, options.missing_codes, notes):
+        turns = input_of(item.context, "input", (source, 1))
+        yield TextItem(item.id, item.group, turns, item.responses, item.original)
+
+
+class ReferenceNotes:
+    """Notes of the last reading: inputs with too few references, and empty references."""
+
+    def __init__(self, further: Iterable[str] = ()) -> None:
+        self.inputs = self.few = self.empty = 0
+        self._further = further
+
+    def counted(self, items: Iterator[TextItem], source: Path) -> Iterator[TextItem]:
+        """The same items, counted; at least one of them must have two references."""
+        self.inputs = self.few = self.empty = 0
+        for item in items:
+            self.inputs += 1
+            self.few += len(item.references) < MIN_REFERENCES
+            self.empty += sum(not text.strip() for text in item.references)
+            yield item
+        if self.few == self.inputs:
+            problem = f"no input has {MIN_REFERENCES} references, and one text alone does not vary"
+            raise DataError.at(source, None, problem, "give several people's texts per input")
+
+    def __iter__(self) -> Iterator[str]:
+        yield from self._further
+        if self.few:
+            verb, whose = ("has", "its") if self.few == 1 else ("have", "their")
+            yield (
+                f"{self.few} of {self.inputs} inputs {verb} fewer than {MIN_REFERENCES} "
+                f"references: {whose} variability is undefined"
+            )
+        if self.empty:
+            empty = counted(self.empty, "reference", "is", "are")
+            yield f"{empty} empty: a pair of two empty texts is undefined"
+
+
+def multi_reference(
+    read: Callable[[], Iterator[TextItem]],
+    sources: list[Path],
+    name: str,
+    version: str,
+    licence: str,
+    language: str = "en",
+    further_notes: Iterable[str] = (),
+) -> MultiRef:
+    """A corpus of inputs and references, which `read` reads from `sources` at every iteration."""
+    notes = ReferenceNotes(further_notes)
+    inputs = LazyItems(lambda: notes.counted(items.require_items(read(), sources[0]), sources[0]))
+    sha256 = files.sha256_of_all(sources)
+    return MultiRef(name, version, sha256, licence, inputs, notes, language)
+
+
+def read_references(
+    source: Path,
+    encoding: str,
+    language: str | None = None,
+    input_name: str = "input",
+    references_name: str = "references",
+    columns: str | None = None,
+) -> Iterator[TextItem]:
+    """Inputs and references of JSON rows; if `language` is given, other languages are refused."""
+    lines: dict[str, int] = {}
+    rows = items.json_rows(source, encoding, columns, TEXT_KEYS)
+    for place, row in rows if language is None else checked_language(rows, language):
+        item_id = items.new_id(lines, row.get("id", place[1]), place)
+        original = "original" if row.get("original") is not None else "original_reference"
+        references = files.required(row, references_name, place)
+        yield TextItem(
+            item_id,
+            # Without a group every input is a group of its own.
+            files.key_of(row.get("group", item_id), "group", place),
+            input_of(files.required(row, input_name, place), input_name, place),
+            tuple(files.texts_of(references, references_name, place)),
+            items.optional_text(row, original, place),
+        )
+
+
+def checked_language(rows: Rows, language: str) -> Rows:
+    """Yield rows unchanged; refuse rows that state another language."""
+    for place, row in rows:
+        if language_of(row, place) != language:
+            stated, first = quoted(row.get("language", "en")), quoted(language)
+            problem = f"language {stated} where the first row has {first}"
+            raise DataError.at(*place, problem, "put each language into its own file")
+        yield place, row
+
+
+def language_of(row: dict[str, Any], place: Place) -> str:
+    """The language that a row states, in lower case; English if it states none."""
+    value = row.get("language", "en")
+    if not isinstance(value, str) or not re.fullmatch("[A-Za-z]{2,3}", value):
+        problem = f"language {quoted(value, 40)} is not a language code"
+        raise DataError.at(*place, problem, "write it as de or en")
+    return value.lower()
+
+
+def input_of(value: Any, name: str, place: Place) -> tuple[str, ...]:
+    """An input: a text, or the turns of a dialogue."""
+    turns = files.texts_of(value, name, place) if isinstance(value, list) else [value]
+    texts = tuple(files.text_of(turn, name, place) for turn in turns)
+    if not any(text.strip() for text in texts):
+        fix = f"give what people wrote their texts to in {name!r}, or leave the row out"
+        raise DataError.at(*place, f"{name} is empty", fix)
+    return texts
+
+
+def _corpus(
+    read: Callable[[list[Path], str], Iterator[TextItem]],
+    paths: list[Path],
+    encoding: str,
+    *facts: str,
+) -> MultiRef:
+    """A corpus that `read` reads from files in the publishers' layout, if it is no JSON lines."""
+    if files.is_json_lines(paths[0]):
+        return multi_reference(partial(read_references, paths[0], encoding), paths, *facts)
+    return multi_reference(partial(read, paths, encoding), paths, *facts)
+
+
+def load_asset(source: Path, encoding: str = "utf-8") -> MultiRef:
+    """ASSET (Alva-Manchego et al. 2020): sentences, each simplified by ten people.
+
+    A folder, or one of its `.orig` files: `asset.valid.orig` and `asset.valid.simp.0` to `.9`, line
+    n of each belonging together. Ids count lines from 0, as the files do.
+    """
+    is_rows = files.is_json_lines(source)
+    paths = [source] if is_rows else _asset_files(source)
+    version = paths[0].name.split(".")[0 if is_rows else 1]
+    return _corpus(_read_asset, paths, encoding, "asset", version, "CC BY-NC 4.0")
+
+
+def _asset_files(source: Path) -> list[Path]:
+    """The file of originals, and its files of simplifications in the order of their numbers."""
+    inside = (source / f"asset.{split}.orig" for split in ("valid", "test"))
+    named = source if source.name.endswith(".orig") else None
+    original = next((path for path in (named, *inside) if path and os.path.isfile(path)), None)
+    if original is None:
+        problem = "holds no asset.valid.orig" if os.path.isdir(source) else "is no folder of ASSET"
+        fix = "name the folder of asset.valid.orig and asset.valid.simp.0 to .9, or a JSON-lines"
+        raise DataError.at(source, None, problem, f"{fix} file")
+    stem = original.name.removesuffix(".orig")
+    numbered = re.compile(re.escape(stem) + r"\.simp\.(\d{1,4})")
+    matches = ((numbered.fullmatch(path.name), path) for path in original.parent.iterdir())
+    references = {int(match[1]): path for match, path in matches if match}
+    if len(references) < 2:
+        problem = f"there are {len(references)} files {stem}.simp.N beside it"
+        raise DataError.at(original, None, problem, f"put {stem}.simp.0 to {stem}.simp.9 there")
+    return [original, *(references[number] for number in sorted(references))]
+
+
+def _read_asset(paths: list[Path], encoding: str) -> Iterator[TextItem]:
+    for number, lines in enumerate(files.read_aligned(paths, encoding)):
+        texts = [files.text_of(line.rstrip("\r\n"), "the line", place) for place, line in lines]
+        original = input_of(texts[0], "the original", lines[0][0])
+        yield TextItem(str(number), str(number), original, tuple(texts[1:]))
+
+
+def load_dailydialog(source: Path, encoding: str = "utf-8") -> MultiRef:
+    """DailyDialog++ (Sai et al. 2020): dialogues, each with the next turns that five people wrote.
+
+    The publishers' JSON lines have `context`, a list of turns, and `positive_responses`; negative
+    responses are left out.
+    """
+
+    def read() -> Iterator[TextItem]:
+        _, first = next(files.read_json_lines(source, encoding), (None, {}))
+        published = "positive_responses" in first or "context" in first
+        names = ("context", "positive_responses") if published else ("input", "references")
+        return read_references(source, encoding, None, *names)
+
+    version = source.name.partition(".")[0]
+    return multi_reference(read, [source], "dailydialog++", version, "none stated")
+
+
+def load_wmt14(source: Path, encoding: str = "utf-8") -> MultiRef:
+    """Ten more translations of 500 WMT'14 sentences (Ott et al. 2018, `wmt14-en-de.extra_refs`).
+
+    Each line is an identifier, a tab and a sentence: `S-123` is the English source of sentence 123,
+    `T-123` the original reference, `R1-123` to `R10-123` the additional ones, each by another
+    translator. The original reference is kept apart, as the paper keeps it.
+    """
+    language = "fr" if re.search(r"en[-_]fr", source.name) else "de"
+    facts = ("wmt14-10ref", f"en-{language}", "CC BY-NC 4.0", language)
+    return _corpus(_read_wmt14, [source], encoding, *facts)
+
+
+def _read_wmt14(paths: list[Path], encoding: str) -> Iterator[TextItem]:
+    sentences: _Sentences = {}
+    for place, line in files.read_lines(paths[0], encoding):
+        if line.strip():
+            _add(sentences, place, line)
+    for number, lines in sentences.items():
+        if "S" not in lines:
+            place, _ = next(iter(lines.values()))
+            problem = f"sentence {number} has no line S-{number}"
+            raise DataError.at(*place, problem, "give its English source")
+        place, text = lines["S"]
+        translators = sorted((kind for kind in lines if kind[0] == "R"), key=lambda r: int(r[1:]))
+        references = tuple(lines[kind][1] for kind in translators)
+        original = lines["T"][1] if "T" in lines else None
+        yield TextItem(number, number, input_of(text, "the source", place), references, original)
+
+
+def _add(sentences: _Sentences, place: Place, line: str) -> None:
+    match = _WMT14_LINE.fullmatch(line)
+    if match is None:
+        problem = f"{quoted(line.strip(), 40)} is no line of extra references"
+        fix = "write S-1, T-1 or R1-1 to R10-1, a tab and the sentence"
+        raise DataError.at(*place, problem, fix)
+    lines = sentences.setdefault(match["number"], {})
+    kind = match["kind"] if match["kind"] in "ST" else f"R{int(match['kind'][1:])}"
+    text = files.text_of(match["text"].strip(), "the sentence", place)
+    if kind in lines:
+        problem = f"{quoted(line.partition(chr(9))[0])} occurs twice"
+        raise DataError.at(*place, problem, "keep one of the two")
+    lines[kind] = place, text
+
+
+def load_writingprompts(source: Path, encoding: str = "utf-8") -> MultiRef:
+    """WritingPrompts (Fan et al. 2018): prompts, each with the stories that people wrote.
+
+    A folder, or one of its files: `valid.wp_source` has one prompt per line and `valid.wp_target`
+    its story; a prompt is repeated for each of its stories. Stories of the same prompt belong
+    together, in the order of the file; an item's id is the line of its prompt's first story. The
+    publishers write a line break as `<newline>`, which becomes one again.
+    """
+    paths = [source] if files.is_json_lines(source) else _prompt_files(source)
+    facts = ("writingprompts", paths[0].name.partition(".")[0], "none stated")
+    return _corpus(_read_prompts, paths, encoding, *facts)
+
+
+def _prompt_files(source: Path) -> list[Path]:
+    """The file of prompts and the file of stories."""
+    if os.path.isfile(source) and source.name.endswith((".wp_source", ".wp_target")):
+        return [source.with_suffix(".wp_source"), source.with_suffix(".wp_target")]
+    for split in ("valid", "test", "train"):
+        if os.path.isfile(source / f"{split}.wp_source"):
+            return [source / f"{split}.wp_source", source / f"{split}.wp_target"]
+    is_folder = os.path.isdir(source)
+    problem = "holds no valid.wp_source" if is_folder else "is no file of WritingPrompts"
+    fix = "name the folder or file of valid.wp_source and valid.wp_target, or a JSON-lines file"
+    raise DataError.at(source, None, problem, fix)
+
+
+def _read_prompts(paths: list[Path], encoding: str) -> Iterator[TextItem]:
+    stories: dict[str, list[str]] = {}
+    first_line: dict[str, int] = {}
+    fix = "give every prompt its story"
+    for (place, left), (there, right) in files.read_aligned(paths, encoding, fix):
+        (prompt,) = input_of(_text(left), "the prompt", place)
+        stories.setdefault(prompt, []).append(files.text_of(_text(right), "the story", there))
+        first_line.setdefault(prompt, place[1])
+    for prompt, texts in stories.items():
+        key = str(first_line[prompt])
+        yield TextItem(key, key, (prompt,), tuple(texts))
+
+
+def _text(line: str) -> str:
+    return "\n".join(part.strip() for part in line.strip().split("<newline>"))

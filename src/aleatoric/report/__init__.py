@@ -1,1 +1,0 @@
-"""Results as plain data, tables, figures and pages. Never imports torch."""

@@ -1,0 +1,75 @@
+"""What `aleatoric list` shows: every metric, corpus, model, ... with its use and one line on it."""
+
+from __future__ import annotations
+
+import tomllib
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+from aleatoric import registry
+from aleatoric.errors import AleatoricError
+from aleatoric.reporting import resource
+from aleatoric.result_types import Table
+from aleatoric.studies.compare_statistics import better
+
+_CATALOG = tomllib.loads(resource("catalog.toml"))
+METRICS: Mapping[str, Mapping[str, str]] = _CATALOG["metrics"]
+"""Level -> metric -> what it is; the leading metrics first."""
+
+
+@dataclass(frozen=True)
+class ListSection:
+    """One kind of things that a user can choose from."""
+
+    title: str
+    kinds: Mapping[str, str]
+    """Registry kind -> the levels that it belongs to."""
+    uses: Mapping[str, tuple[str, str]]
+    """Name -> how it is written in a command, and what it is."""
+
+
+SECTIONS = {name: ListSection(**section) for name, section in _CATALOG["sections"].items()}
+KINDS = ("metrics", *SECTIONS)
+
+
+def listing(kind: str) -> Table:
+    """Return what there is of a kind, one row per name."""
+    return _metrics() if kind == "metrics" else _section(SECTIONS[kind])
+
+
+def _metrics() -> Table:
+    """Return all metrics; those that other packages register are metrics of words."""
+    rows = [
+        (name, level, better(name) or "–", text)
+        for level, metrics in METRICS.items()
+        for name, text in metrics.items()
+    ]
+    others = [name for name in registry.names("metrics") if name not in METRICS["word"]]
+    rows += [(n, "word", better(n) or "–", _first_line("metrics", n)) for n in others]
+    notes = (
+        "better: whether higher or lower values are better; – where neither is.",
+        "Every run computes its metrics; compare systems with aleatoric compare RUN --metric NAME.",
+    )
+    return Table("Metrics", ("name", "level", "better", "description"), tuple(rows), notes)
+
+
+def _section(section: ListSection) -> Table:
+    levels = {name: "word, text" for name in section.uses if not section.kinds}
+    found: dict[str, str] = {}
+    for kind, level in section.kinds.items():
+        for name in registry.names(kind):
+            levels[name] = f"{levels[name]}, {level}" if name in levels else level
+            found.setdefault(name, kind)
+    rows = [(name, levels[name], *use) for name, use in section.uses.items() if name in levels]
+    others = [(name, kind) for name, kind in found.items() if name not in section.uses]
+    rows += [(name, levels[name], name, _first_line(kind, name)) for name, kind in others]
+    return Table(section.title, ("name", "level", "use", "description"), tuple(rows))
+
+
+def _first_line(kind: str, name: str) -> str:
+    """Return the first line of a plugin's documentation; one that cannot be imported has none."""
+    try:
+        lines = (registry.find(kind, name).__doc__ or "").strip().splitlines()
+    except (AleatoricError, ImportError):
+        return "cannot be imported"
+    return lines[0] if lines else ""

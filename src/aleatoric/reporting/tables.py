@@ -1,0 +1,377 @@
+"""Numbers as text, cells, and tables as Markdown, LaTeX, CSV and JSON.
+
+In CSV and JSON a cell has one number; the ends of its interval are in cells beside it.
+"""
+
+from __future__ import annotations
+
+import csv
+import io
+import json
+import math
+import re
+import unicodedata
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from aleatoric.data.files import csv_text
+from aleatoric.errors import INVISIBLE_LETTERS
+from aleatoric.inference.estimate import CUT_MARK, is_cut
+from aleatoric.result_types import Result, Table
+from aleatoric.types import Estimate, Interval
+
+_STEERING = ("Cc", "Cf", "Cs", "Zl", "Zp")
+"""Unicode categories of control characters, and of code points that are no characters."""
+_HARMLESS = f"\n\t{INVISIBLE_LETTERS}"
+_MARKDOWN = re.compile(r"([\\|\[\]`*~]|(?<![^\W_])_|_(?![^\W_]))")
+"""Characters with a meaning; an underscore between letters or digits has none."""
+_LATEX = {"\\": r"\textbackslash{}", "~": r"\textasciitilde{}", "^": r"\textasciicircum{}"}
+_LATEX |= {char: "\\" + char for char in "&%$#_{}"}
+_LATEX |= {"†": r"\dag{}", "≤": r"$\leq$", "…": r"\ldots{}", "↓": r"$\downarrow$"}
+_LATEX |= {"↑": r"$\uparrow$", "–": "--", "−": "$-$", "‖": r"$\Vert$", "²": "$^2$"}
+_LATEX |= {"μ": r"$\mu$", "<": r"\textless{}", ">": r"\textgreater{}"}
+
+
+def printable(text: str) -> str:
+    """Return a text with its control characters as escapes, safe for a terminal or a page."""
+    if text.isprintable():
+        return text  # most texts, and quick to see
+    harmless = (c in _HARMLESS or unicodedata.category(c) not in _STEERING for c in text)
+    return "".join(c if safe else ascii(c)[1:-1] for c, safe in zip(text, harmless, strict=True))
+
+
+def to_markdown(table: Table) -> str:
+    """Return a table for a README or an issue.
+
+    >>> print(to_markdown(Table("t", ("a", "b"), (("x|y", "1"),))))
+    | a | b |
+    |---|--:|
+    | x\\|y | 1 |
+    """
+    rule = ["---", *["--:"] * (len(table.columns) - 1)]
+    lines = [table.columns, *table.rows]
+    shown = ["| " + " | ".join(_markdown_cell(c) for c in line) + " |" for line in lines]
+    return "\n".join([shown[0], "|" + "|".join(rule) + "|", *shown[1:]])
+
+
+def to_latex(table: Table) -> str:
+    """Return a table for a paper, with booktabs rules."""
+    layout = "l" + "r" * (len(table.columns) - 1)
+    head, *lines = (" & ".join(map(_latex_cell, r)) + r" \\" for r in (table.columns, *table.rows))
+    body = [rf"\begin{{tabular}}{{{layout}}}", r"\toprule", head, r"\midrule", *lines]
+    return "\n".join([*body, r"\bottomrule", r"\end{tabular}"])
+
+
+def _markdown_cell(cell: object) -> str:
+    text = printable(str(cell)).replace("\n", " ").replace("&", "&amp;").replace("<", "&lt;")
+    return _MARKDOWN.sub(r"\\\1", text)
+
+
+def _latex_cell(cell: object) -> str:
+    text = printable(str(cell)).replace("\n", " ")
+    escaped = "".join(_LATEX.get(character, character) for character in text)
+    # After the end of a row, LaTeX reads * and [ as arguments of it.
+    return "{}" + escaped if text.lstrip().startswith(("[", "*")) else escaped
+
+
+UNDEFINED = "–"
+
+
+def number(value: float | None, digits: int = 3) -> str:
+    """Return a number as papers print it."""
+    if value is None:
+        return UNDEFINED
+    # A negative number that rounds to zero is printed as zero.
+    return f"{value:.{digits}f}" if round(value, digits) else f"{0:.{digits}f}"
+
+
+def with_interval(estimate: Estimate, digits: int = 3, times: float = 1.0) -> str:
+    """Return a value with its interval, multiplied by `times`; marked if it is cut at a bound.
+
+    >>> with_interval(Estimate(0.5, None, 3, 1))
+    '0.500'
+    >>> with_interval(Estimate(0.5, Interval(0.0, 0.9, 0.95, "t, cut at 0"), 3, 3))
+    '0.500 [0.000, 0.900]†'
+    """
+    text = number(None if estimate.value is None else times * estimate.value, digits)
+    if estimate.interval is None:
+        return text + (f" ({p_calibrated(estimate)})" if p_calibrated(estimate) else "")
+    return f"{text} {interval_text(estimate.interval, digits, times)}"
+
+
+def interval_text(interval: Interval, digits: int = 3, times: float = 1.0) -> str:
+    """Return the two ends of an interval, multiplied by `times`."""
+    low, high = (number(times * end, digits) for end in (interval.low, interval.high))
+    return f"[{low}, {high}]{CUT_MARK if is_cut(interval) else ''}"
+
+
+def p_calibrated(estimate: Estimate) -> str:
+    """Return the p-value of calibration if it replaces the interval, else an empty text."""
+    if estimate.p_calibrated is None or estimate.interval is not None:
+        return ""
+    return f"p = {max(estimate.p_calibrated, 0.001):.3f}"
+
+
+def between(low: float | None, high: float | None, digits: int = 3) -> str:
+    """Return a range of numbers; one number if both ends are equal."""
+    if low is None or high is None:
+        return UNDEFINED
+    ends = number(low, digits), number(high, digits)
+    return ends[0] if ends[0] == ends[1] else "–".join(ends)
+
+
+def interval_ends(estimate: Estimate | None, times: float = 1.0) -> tuple[float, float, float]:
+    """Return the low end, the value and the high end of an estimate; NaN where undefined."""
+    if estimate is None or estimate.value is None:
+        return math.nan, math.nan, math.nan
+    value, interval = estimate.value, estimate.interval
+    ends = (interval.low, value, interval.high) if interval else (value, value, value)
+    return times * ends[0], times * ends[1], times * ends[2]
+
+
+DIGITS = 5
+
+
+def short(value: float | None) -> float | None:
+    """Return a number with as many digits as a figure shows; `None` if it is undefined."""
+    if value is None or not math.isfinite(value):
+        return None
+    rounded = float(f"{value:.{DIGITS}g}")
+    return int(rounded) if rounded.is_integer() else rounded
+
+
+def p_value(p: float | None) -> str:
+    """Return a p-value as papers print it."""
+    if p is None:
+        return UNDEFINED
+    return "<.001" if p < 0.001 else f"{p:.3f}".removeprefix("0")
+
+
+def listed(names: Sequence[str]) -> str:
+    """Return names as a sentence lists them."""
+    *before, last = names
+    return f"{', '.join(before)} and {last}" if before else last
+
+
+Letters = Mapping[str, Mapping[str, str]]
+"""Metric -> system -> letters."""
+
+
+@dataclass(frozen=True)
+class TableCell:
+    """A number as it is shown and as it is sorted, and the result that it cites."""
+
+    text: str
+    sort: float | str | None
+    interval: str = ""
+    letters: str = ""
+    cites: tuple[str, str] | None = None
+    """The system and the metric whose signature it has."""
+
+    def plain(self, with_interval: bool = True) -> str:
+        """Return the cell as plain text; counts have no commas."""
+        text = str(self.sort) if isinstance(self.sort, int) else self.text
+        return f"{text} {self.interval}".strip() if with_interval else text
+
+    @classmethod
+    def count(cls, n: int) -> TableCell:
+        """Return the cell of a number of items."""
+        return cls(f"{n:,}", n)
+
+    @classmethod
+    def value(
+        cls, result: Result | None, letters: Letters, times: float = 1.0, is_small: bool = False
+    ) -> TableCell:
+        """Return the cell of a result, multiplied by `times`; small values need more digits."""
+        if result is None or result.estimate.value is None:
+            return cls(UNDEFINED, None)
+        estimate, digits = result.estimate, 3 if times == 1 else 2
+        scaled = times * result.estimate.value
+        text = f"{scaled:.3g}" if is_small else number(scaled, digits)
+        interval = p = p_calibrated(estimate)
+        if p and (estimate.p_calibrated or 0.0) > 0.05:
+            interval = f"consistent with calibration ({p})"
+        if estimate.interval and not is_small:
+            interval = interval_text(estimate.interval, digits, times)
+        shown_letters = letters.get(result.metric, {}).get(result.system, "")
+        return cls(text, estimate.value, interval, shown_letters, (result.system, result.metric))
+
+    @classmethod
+    def perfect(cls, result: Result | None, times: float = 1.0) -> TableCell:
+        """Return the expected value of a perfect model, under both estimates of the truth."""
+        perfect = result.perfect if result else None
+        if result is None or perfect is None:
+            return cls(UNDEFINED, None)
+        low, high = (None if end is None else times * end for end in (perfect.low, perfect.high))
+        text = between(low, high, 3 if times == 1 else 2)
+        return cls(text, perfect.low, cites=(result.system, result.metric))
+
+
+@dataclass(frozen=True)
+class Column:
+    """The heading of a column, what it means, and how it is sorted."""
+
+    heading: str
+    kind: str = "number"
+    help: str = ""
+
+
+_VALUE = r"([-+−]?(?:\d[\d,]*)?\.?\d+(?:e[-+]?\d+)?%?)"
+_SHAPES = tuple(
+    (re.compile(shape.replace("N", _VALUE) + "[†*]?"), endings)
+    for shape, endings in (
+        (r"N(?: \[–\])?", ("",)),
+        (r"N \[N, N\]", ("", "_low", "_high")),
+        (r"\[N, N\]", ("_low", "_high")),
+        ("N–N", ("_low", "_high")),
+        ("N ± N", ("", "_sd")),
+        (r"N \(N\)", ("", "_other")),
+    )
+)
+"""Cells with one or more numbers, and the endings of the columns that these go to."""
+_SIGNS = {"²": "2", "−": " minus ", "%": " percent ", "/": " per ", "μ": "mu_", "≤": " at most "}
+
+
+def counted(results: Iterable[Result]) -> Estimate:
+    """Return the estimate whose items a row counts: the first that has any; leading ones first."""
+    estimates = [result.estimate for result in results]
+    return next((estimate for estimate in estimates if estimate.n_items), estimates[0])
+
+
+def results_data(results: Iterable[Result]) -> Table:
+    """Return results with one row per system (and probe), and every metric as it is saved."""
+    grouped: dict[tuple[str, str], dict[str, Result]] = {}
+    for result in results:
+        # `_low` and `_high` are the ends of intervals: bounds of a metric have other endings.
+        name = re.sub(r"_low(?=$|/)", "_lower_bound", result.metric)
+        metric, _, probe = re.sub(r"_high(?=$|/)", "_upper_bound", name).partition("/")
+        grouped.setdefault((result.system, probe), {})[metric] = result
+    has_probes, records = any(probe for _, probe in grouped), []
+    for (system, probe), by_metric in grouped.items():
+        record: dict[str, Any] = {"system": system} | ({"probe": probe} if has_probes else {})
+        estimate = counted(by_metric.values())
+        record |= {"n_items": estimate.n_items, "n_groups": estimate.n_groups}
+        for metric, result in by_metric.items():
+            record |= _result_cells(metric, result)
+        records.append(record)
+    return table_of_records("Results", records)
+
+
+def _result_cells(metric: str, result: Result) -> dict[str, float | None]:
+    ends = result.estimate.interval
+    low, high = (ends.low, ends.high) if ends else (None, None)
+    cells = {metric: result.estimate.value, f"{metric}_low": low, f"{metric}_high": high}
+    if result.estimate.p_calibrated is not None:
+        cells[f"{metric}_p_calibrated"] = result.estimate.p_calibrated
+    if result.perfect:
+        cells[f"{metric}_perfect_low"] = result.perfect.low
+        cells[f"{metric}_perfect_high"] = result.perfect.high
+    return cells
+
+
+def table_of_records(title: str, records: Sequence[Mapping[str, Any]]) -> Table:
+    """Return a table with one row per record; what a record lacks is undefined."""
+    longest_first = sorted(records, key=len, reverse=True)
+    columns = tuple(dict.fromkeys(name for record in longest_first for name in record))
+    rows = tuple(tuple(record.get(name) for name in columns) for record in records)
+    return Table(title, columns, rows)
+
+
+def as_data(table: Table) -> Table:
+    """Split the cells of a table that hold several numbers.
+
+    >>> as_data(Table("t", ("system", "TVD"), (("gpt2", "0.62 [0.61, 0.63]†"),)))
+    Table(title='t', columns=('system', 'tvd', 'tvd_low', 'tvd_high'), rows=(('gpt2', 0.62, ...
+    """
+    columns: dict[str, tuple[Any, ...]] = {}
+    previous = ""
+    for i, heading in enumerate(table.columns):
+        name = previous if heading == "[low, high]" else column_name(heading)
+        previous = name
+        for ending, cells in _split([row[i] for row in table.rows]):
+            columns[_unused(f"{name}{ending}", columns)] = cells
+    rows = tuple(zip(*columns.values(), strict=True))
+    return Table(table.title, tuple(columns), rows, table.notes)
+
+
+def column_name(heading: str) -> str:
+    """Return a heading as the name of a column.
+
+    >>> column_name("D² − base"), column_name("overlap ↑"), column_name("ece %")
+    ('d2_minus_base', 'overlap', 'ece_percent')
+    """
+    for sign, word in _SIGNS.items():
+        heading = heading.replace(sign, word)
+    return re.sub(r"\W+", "_", heading.lower()).strip("_") or "column"
+
+
+def _unused(name: str, taken: Iterable[str]) -> str:
+    names = (name, *(f"{name}_{n}" for n in range(2, 10_000)))
+    return next(candidate for candidate in names if candidate not in taken)
+
+
+def _split(cells: Sequence[Any]) -> Iterator[tuple[str, tuple[Any, ...]]]:
+    """Yield the columns that the cells of one column fill, by their endings."""
+    parts = [_parts(cell) for cell in cells]
+    endings = list(dict.fromkeys(ending for part in parts for ending in part)) or [""]
+    if endings[0] != "" and "" in endings:
+        endings = ["", *(ending for ending in endings if ending)]
+    for ending in endings:
+        yield ending, tuple(part.get(ending) for part in parts)
+
+
+def _parts(cell: Any) -> dict[str, Any]:
+    """Return the numbers of a cell by the ending of their column; text goes to the first."""
+    text = str(cell)
+    if cell is None or text == UNDEFINED:
+        return {}
+    for shape, endings in _SHAPES:
+        if isinstance(cell, str) and (match := shape.fullmatch(text)):
+            return dict(zip(endings, map(_number, match.groups()), strict=True))
+    return {"": cell}
+
+
+def _number(text: str) -> int | float:
+    value = text.replace("−", "-").replace(",", "").removeprefix("+")
+    if value.endswith("%"):
+        return round(float(value[:-1]) / 100, 12)
+    return int(value) if re.fullmatch(r"-?\d+", value) else float(value)
+
+
+def to_csv(table: Table) -> str:
+    """Return a table for a spreadsheet; no cell is taken for a formula.
+
+    >>> print(to_csv(Table("t", ("word", "n"), (("=1+1", -2), ("a,b", None)))))
+    word,n
+    '=1+1,-2
+    "a,b",
+    """
+    out = io.StringIO()
+    writer = csv.writer(out, lineterminator="\n")
+    writer.writerows([[_csv_cell(cell) for cell in row] for row in (table.columns, *table.rows)])
+    return out.getvalue().rstrip("\n")
+
+
+def _csv_cell(cell: object) -> str:
+    return "" if _undefined(cell) else csv_text(printable(str(cell)))
+
+
+def _undefined(cell: object) -> bool:
+    return cell is None or (isinstance(cell, float) and not math.isfinite(cell))
+
+
+def tables_to_csv(tables: Sequence[Table]) -> str:
+    """Return tables one after the other, with an empty line between them."""
+    return "\n\n".join(map(to_csv, tables))
+
+
+def tables_to_json(tables: Sequence[Table]) -> str:
+    """Return one list of rows; with several tables, each row names its own."""
+    rows = [
+        ({"table": table.title} if len(tables) > 1 else {})
+        | {name: None if _undefined(cell) else cell for name, cell in named}
+        for table in tables
+        for named in (zip(table.columns, row, strict=True) for row in table.rows)
+    ]
+    return json.dumps(rows, allow_nan=False, indent=1)

@@ -1,0 +1,514 @@
+"""How text-level runs are shown: distances among texts by probe, and inputs with their texts."""
+
+from __future__ import annotations
+
+import textwrap
+from collections import Counter
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from dataclasses import asdict, replace
+from typing import Any
+
+from aleatoric.inference.estimate import with_cut_note
+from aleatoric.levels import text, text_variability
+from aleatoric.levels.text_fit import Fit, Side, fit
+from aleatoric.levels.text_scoring import CONTROL
+from aleatoric.levels.text_variability import Verdict, sentences, verdicts
+from aleatoric.registry import Track, quietly
+from aleatoric.reporting import tables, text_figures
+from aleatoric.reporting.page_data import ItemAnswers, ItemList, Measure, to_data
+from aleatoric.reporting.parts import AGREEMENTS, ReportPart, agreement_bars
+from aleatoric.reporting.tables import Column, Letters, TableCell, number, printable, with_interval
+from aleatoric.reporting.text_figures import instance_panels, main_of, probes_of
+from aleatoric.reporting.views import (
+    CAPTIONS,
+    CONTEXT_CHARS,
+    ByMetric,
+    Rows,
+    View,
+    by_system,
+    systems_of,
+)
+from aleatoric.reporting.words import variability
+from aleatoric.result_types import Result, Table
+from aleatoric.runs.formats import load_texts
+from aleatoric.runs.run import Store, StoredTexts
+from aleatoric.studies.compare import Compared
+from aleatoric.studies.figure_data import AgreementBars, Panels, Picture
+from aleatoric.types import Estimate
+
+N_LISTED = 3
+INPUT_CHARS = 160
+TEXT_CHARS = 20_000
+MOST_CHARS = 4_000_000
+"""Characters of texts that fit on a page; inputs at both ends of the lists come first."""
+MOST_DRAWN = 40
+"""Inputs, at the ends of the lists, whose distances are computed again and drawn."""
+_SIDES: tuple[Side, ...] = ("C", "M")
+_OF_SYSTEMS = ("energy", "mean_M", "mean_C", "w1_M", "w1_C")
+Numbers = dict[str, dict[str, list[float | None]]]
+"""Item -> statistic -> values by probe."""
+ByProbe = dict[tuple[str, str], dict[str, Result]]
+"""Probe and system -> metric without its probe -> result."""
+Fits = Sequence[tuple[str, Fit]]
+"""Systems with their worst and best fitted inputs, by probe and side."""
+_COLUMNS = {
+    "energy": ("energy ↓", "2 mean C − mean M − mean H: 0 in expectation for a perfect generator"),
+    "dmu_M": ("μM − μH", "above 0: varies more than people; below 0: less"),
+    "mean_M": ("mean M", "mean distance between two of the system's texts"),
+    "mean_C": ("mean C", "mean distance between a text of the system and one of a person"),
+    "w1_M": (
+        "W1(M, H) ↓",
+        "paper: W1 between distances among the system's and among people's texts",
+    ),
+    "w1_C": ("W1(C, H) ↓", "paper: W1 between distances to people's texts and among people's"),
+    "dmu_C": (
+        "μC − μH",
+        "above 0: further from people's texts than these are from one another; says nothing about "
+        "variability",
+    ),
+}
+"""Metric -> heading and meaning, in the order of the table of systems."""
+_MEANS = {"energy": "energy ↓", "mean_H": "mean H", "mean_M": "mean M", "mean_C": "mean C"}
+_MEASURES = ("energy", "dmu_M", "mean_H", "mean_M", "mean_C", "w1_C", "w1_M", "dmu_C")
+_MEAN_H = ("mean H", "mean distance between two people's texts")
+SAME_LENGTH = "dmu_M_same_length"
+_SAME_LENGTH_NOTE = (
+    "at same length: μM − μH on texts of both sides cut to the same lengths, for systems whose "
+    "texts are over 10% longer or shorter than people's; their verdict on variability uses it."
+)
+_PAPER_NOTE = "More with --wide or --format csv: the paper's metrics, W1 and differences of means."
+_TITLES = {
+    "M": "Metrics of the paper: a generator's texts among themselves",
+    "C": "Metrics of the paper: a generator's texts against people's",
+}
+_WHAT = {
+    "M": "M: distances between a generator's texts; H: between people's.",
+    "C": "C: distances between a generator's texts and people's; H: between people's.",
+}
+
+
+class TextView(View):
+    """Whole texts: closeness to people and variability by probe, with the paper's figures."""
+
+    title = "Whole texts"
+    items = "inputs"
+    lists_title = "Inputs fitted worst and best"
+    captions = CAPTIONS["text"]
+    letters_by = ("energy/*", "dmu_M/*")
+    across = "mean_H"
+    lists_all_tables = True
+    takes_inputs = True
+    people_figures = ("fig2_human_variability", "fig7_human_variability")
+
+    @classmethod
+    def recognizes(cls, metrics: Collection[str]) -> bool:
+        """Whether metrics of probes are among these."""
+        return any(metric.partition("/")[0] in (*_MEASURES, "mean_H") for metric in metrics)
+
+    def tables(self, results: Sequence[Result]) -> list[Table]:
+        """Return people's variability, closeness to people, then the paper's metrics."""
+        return text_tables(results)
+
+    def leading_tables(self, results: Sequence[Result]) -> list[Table]:
+        """Return closeness to people by probe; without a system, people's variability."""
+        people, *others = text_tables(results)
+        table = others[0] if len(others) > len(_TITLES) else people
+        said = set(sentences(verdicts(results)))
+        notes = (*(note for note in table.notes if note not in said), _PAPER_NOTE)
+        return [replace(table, wide=("μM − μH", "at same length"), notes=notes)]
+
+    def printed(
+        self, store: Store, results: Sequence[Result], interval: str, wide: bool
+    ) -> tuple[list[Table], list[str]]:
+        """Return the tables, and the verdicts below them if no table has them in its notes."""
+        tables, _ = super().printed(store, results, interval, wide)
+        said = [] if wide else list(sentences(verdicts(results)))
+        return tables, [*said, *self.caveats(results)]
+
+    def document(self, store: Store, results: Sequence[Result], interval: str) -> dict[str, Any]:
+        """Return the results, and the verdicts on closeness and variability."""
+        shown = {"verdicts": [asdict(verdict) for verdict in verdicts(results)]}
+        return super().document(store, results, interval) | shown
+
+    def finding(self, results: Sequence[Result], compared: Compared | None = None) -> str:
+        """Return the verdicts as sentences; with several systems, those of the first probe."""
+        judged = verdicts([result for result in results if result.estimate.value is not None])
+        if len({verdict.system for verdict in judged}) > 1:
+            return _joint_verdict([v for v in judged if v.probe == judged[0].probe])
+        return " ".join(sentences(judged))
+
+    def system_rows(self, by_metric: ByMetric, letters: Letters) -> tuple[tuple[Column, ...], Rows]:
+        """Return one row per probe and system."""
+        columns = (
+            *(Column("probe", "text"), Column("system", "text")),
+            *(Column(heading, help=about) for heading, about in _COLUMNS.values()),
+            Column("inputs"),
+        )
+        rows = []
+        for names, metrics in _by_probe(by_metric.values()).items():
+            shown = [metrics.get(metric) for metric in _COLUMNS]
+            if any(shown):
+                cells = (TableCell.value(result, letters) for result in shown)
+                count = TableCell.count(tables.counted(filter(None, shown)).n_items)
+                rows.append((*(TableCell(name, name) for name in names), *cells, count))
+        return columns, tuple(rows)
+
+    def agreement(self, results: Sequence[Result]) -> Picture | None:
+        """Return mean distances H, M and C of each system, one panel per main probe."""
+        estimates = {(r.system, r.metric): r.estimate for r in results}
+        named = [(system, *metric.partition("/")) for system, metric in estimates]
+        models = (s for s, name, *_ in named if s != CONTROL and name.startswith("mean"))
+        systems = list(dict.fromkeys(models))
+        probes = main_of([*dict.fromkeys(probe for _, name, _, probe in named if name == "mean_M")])
+
+        def picture(probe: str) -> AgreementBars:
+            def find(system: str, what: str) -> Estimate | None:
+                name = f"mean_{what}/{probe}" if what in AGREEMENTS else f"{what}/{probe}"
+                return estimates.get((system, name))
+
+            return agreement_bars(probe, "mean distance", systems, find, "energy")
+
+        pictures = tuple(map(picture, probes))
+        return Panels("", pictures, len(pictures)) if systems and pictures else None
+
+    def figures(
+        self, part: ReportPart, track: Track[Any] = quietly, for_page: bool = False
+    ) -> dict[str, Picture]:
+        """Return the paper's figures."""
+        return text_figures.text_figures(part, track)
+
+    def measures(self, saved: Collection[str]) -> tuple[Measure, ...]:
+        """Return the measures of inputs, probe by probe."""
+        probes = dict.fromkeys(name.partition("/")[2] for name in saved if "/" in name)
+        return tuple(
+            Measure(f"{name}/{probe}", heading.removesuffix(" ↓"), about)
+            for probe in probes
+            for name in _MEASURES
+            if f"{name}/{probe}" in saved
+            for heading, about in [_COLUMNS.get(name, _MEAN_H)]
+        )
+
+    def one_line(self, context: str) -> str:
+        """Return the saved turns of an input, one after the other."""
+        return " / ".join(load_texts(context))
+
+    def excerpt(self, context: str) -> str:
+        """Return the beginning of an input."""
+        line = self.one_line(context)
+        return line if len(line) <= CONTEXT_CHARS else f"{line[:CONTEXT_CHARS]} …"
+
+    def answers(self, store: Store, no: int) -> ItemAnswers:
+        """Return an input by its number, with all texts that were written to it."""
+        stored = next(StoredTexts(store).walk(no - 1))
+        item = stored.item
+        return ItemAnswers(item.id, item.group, item.input, None, item.references, stored.systems)
+
+    def page_items(
+        self, part: ReportPart, inputs: Sequence[str] = ()
+    ) -> tuple[Mapping[str, Any] | None, tuple[ItemList, ...]]:
+        """Return inputs with all their texts, and the worst and best fitted ones of each system."""
+        fits = [] if inputs else fits_of(part)
+        return inputs_data(part, fits, inputs), tuple(_item_list(*pair) for pair in fits)
+
+
+def _joint_verdict(judged: Sequence[Verdict]) -> str:
+    """Say in two sentences which systems differ from people, and which vary more or less."""
+    phrases = {
+        text_variability.DIFFERS: ("differs from people", "differ from people"),
+        text_variability.CLOSE: ("does not differ significantly", "do not differ significantly"),
+        text_variability.DEPENDENT: (
+            "has texts that depend on people's",
+            "have texts that depend on people's",
+        ),
+    }
+    clauses = []
+    for closeness, (singular, plural) in phrases.items():
+        if systems := [v.system for v in judged if v.closeness == closeness]:
+            clauses.append(f"{tables.listed(systems)} {singular if len(systems) == 1 else plural}")
+    first = [f"By {judged[0].probe}, {'; '.join(clauses)}."] if clauses else []
+    names = {
+        text_variability.MORE: "more",
+        text_variability.LESS: "less",
+        text_variability.ALIKE: "same",
+    }
+    directions = {v.system: names[v.variability] for v in judged if v.variability in names}
+    return " ".join([*first, *variability(directions)])
+
+
+def text_tables(results: Sequence[Result]) -> list[Table]:
+    """Return people's variability, closeness and variability of systems, the paper's metrics."""
+    by_probe, by_metric = _by_probe(results), by_system(results)
+    systems = [name for name in systems_of(by_metric) if name != CONTROL]
+    closeness = [_closeness(by_metric, by_probe, systems, results)] if systems else []
+    papers = [_paper(by_metric, by_probe, side) for side in _TITLES]
+    return [with_cut_note(table) for table in (_people(by_metric, by_probe), *closeness, *papers)]
+
+
+def _by_probe(results: Iterable[Result]) -> ByProbe:
+    """Group results by probe and system, in this order."""
+    grouped: ByProbe = {}
+    for result in results:
+        metric, _, probe = result.metric.partition("/")
+        if probe:
+            grouped.setdefault((probe, result.system), {})[metric] = result
+    probes, systems = (list(dict.fromkeys(key[i] for key in grouped)) for i in range(2))
+    keys = sorted(grouped, key=lambda key: (probes.index(key[0]), systems.index(key[1])))
+    return {key: grouped[key] for key in keys}
+
+
+def _people(by_metric: ByMetric, by_probe: ByProbe) -> Table:
+    rows = tuple(
+        (probe, with_interval(metrics["mean_H"].estimate), _inputs(metrics["mean_H"].estimate))
+        for (probe, system), metrics in by_probe.items()
+        if system == CONTROL and "mean_H" in metrics
+    )
+    notes = ["mean H: mean distance between two people's texts to the same input."]
+    length = by_metric.get((CONTROL, "length_H"))
+    if length is not None:
+        notes.append(f"People's texts have {number(length.estimate.value, 1)} tokens on average.")
+    notes.extend(_interval_note(by_metric))
+    return Table("Human variability", ("probe", "mean H", "inputs"), rows, tuple(notes))
+
+
+def _closeness(
+    by_metric: ByMetric, by_probe: ByProbe, systems: Sequence[str], results: Sequence[Result]
+) -> Table:
+    """Return the leading table: closeness to people and variability, with verdicts."""
+    same_length = any(metric.startswith(f"{SAME_LENGTH}/") for _, metric in by_metric)
+    signed = {"dmu_M": "μM − μH"}
+    signed |= {SAME_LENGTH: "at same length"} if same_length else {}
+    columns = ("probe", "system", *_MEANS.values(), *signed.values(), "inputs")
+    rows = []
+    for (probe, system), metrics in by_probe.items():
+        if system != CONTROL and "energy" in metrics:
+            available = by_probe.get((probe, CONTROL), {}) | metrics
+            energy, *means = (available.get(metric) for metric in _MEANS)
+            cells = (_with_interval(energy), *map(_value, means))
+            cells += tuple(_with_interval(metrics.get(metric)) for metric in signed)
+            inputs = _inputs(tables.counted(filter(None, (energy, *means))))
+            rows.append((probe, system, *cells, inputs))
+    lengths = {name: by_metric.get((name, "length_M")) for name in systems}
+    tokens = [f"{name} {number(r.estimate.value, 1)}" for name, r in lengths.items() if r]
+    notes = (
+        *sentences(verdicts(results)),
+        *([f"Mean length of texts in tokens: {', '.join(tokens)}."] if tokens else ()),
+        "energy: 2 mean C − mean M − mean H, closeness to people; 0 in expectation for a perfect "
+        "generator at any number of texts.",
+        *_uneven_note(by_probe),
+        "μM − μH: above 0 the generator varies more than people, below 0 less.",
+        *([_SAME_LENGTH_NOTE] if same_length else ()),
+        *_interval_note(by_metric),
+    )
+    return Table("Closeness to people and variability", columns, tuple(rows), notes)
+
+
+def _paper(by_metric: ByMetric, by_probe: ByProbe, side: str) -> Table:
+    has_matched = any(metric.startswith(f"w1_{side}_matched/") for _, metric in by_metric)
+    matched = ("matched",) if has_matched else ()
+    columns = ("probe", "system", f"W1({side}, H) ↓", *matched, f"μ{side} − μH", "inputs")
+    rows = []
+    for (probe, system), metrics in by_probe.items():
+        w1 = metrics.get(f"w1_{side}")
+        if w1 is not None:
+            control = by_probe.get((probe, CONTROL), {}).get(f"w1_{side}")
+            shown = (_matched(metrics, control, side),) if has_matched else ()
+            signed = _with_interval(metrics.get(f"dmu_{side}"))
+            cells = (with_interval(w1.estimate), *shown, signed, _inputs(w1.estimate))
+            rows.append((probe, system, *cells))
+    return Table(_TITLES[side], columns, tuple(rows), tuple(_notes(by_metric, side, has_matched)))
+
+
+def _with_interval(result: Result | None) -> str:
+    return with_interval(result.estimate) if result else tables.UNDEFINED
+
+
+def _value(result: Result | None) -> str:
+    return number(result.estimate.value if result else None)
+
+
+def _uneven_note(by_probe: ByProbe) -> Iterator[str]:
+    """Say which means are over other inputs than the energy distance beside them."""
+    uneven = []
+    for (_, system), metrics in by_probe.items():
+        energy, *means = (metrics.get(metric) for metric in _MEANS)
+        if system != CONTROL and energy and energy.estimate.value is not None:
+            numbers = {result.metric: result.estimate.n_items for result in means if result}
+            n_inputs = energy.estimate.n_items
+            if other := [f"{metric} {n}" for metric, n in numbers.items() if n != n_inputs]:
+                uneven.append(f"{system}: {', '.join(other)}")
+    if uneven:
+        listed = "; ".join(uneven)
+        yield (
+            f"Some means are over other numbers of inputs than the energy ({listed}): in these "
+            "rows it is not 2 mean C − mean M − mean H."
+        )
+
+
+def _inputs(estimate: Estimate) -> str:
+    """Return how many inputs have a value, and of how many if some have none."""
+    n, lacking = estimate.n_items, estimate.n_undefined + estimate.n_missing
+    return f"{n} of {n + lacking}" if lacking else f"{n}"
+
+
+def _matched(metrics: Mapping[str, Result], control_w1: Result | None, side: str) -> str:
+    """Return a matched W1, with that of the control if it is computed on other inputs."""
+    matched, control = metrics.get(f"w1_{side}_matched"), metrics.get(f"w1_{side}_control")
+    if matched is None or matched.estimate.value is None:
+        return tables.UNDEFINED
+    n, neighbours = matched.estimate.n_items, (metrics[f"w1_{side}"], control_w1)
+    if control is None or all(other and other.estimate.n_items == n for other in neighbours):
+        return _value(matched)
+    inputs = "1 input" if n == 1 else f"{n} inputs"
+    return f"{_value(matched)} ({inputs}; control {_value(control)})"
+
+
+def _notes(by_metric: ByMetric, side: str, has_matched: bool) -> Iterator[str]:
+    yield _WHAT[side]
+    if side == "C":
+        yield (
+            "μC − μH: above 0 the generator's texts are further from people's than people's own "
+            "are from one another; it does not say that the generator varies more."
+        )
+    if any(system == CONTROL and metric.startswith(f"w1_{side}/") for system, metric in by_metric):
+        yield "control: one half of the people in the generator's place, against the other half."
+    if has_matched:
+        yield (
+            "W1 falls as texts become more. matched: W1 with as few texts as the control has; "
+            "compare it with the control's. (n inputs; control W1): the inputs that allow it."
+        )
+    yield from _interval_note(by_metric)
+
+
+def _interval_note(by_metric: ByMetric) -> Iterator[str]:
+    interval = next((r.estimate.interval for r in by_metric.values() if r.estimate.interval), None)
+    if interval:
+        method = interval.method.partition(", cut at")[0]
+        yield f"[low, high]: {interval.level:.0%} interval, {method}."
+
+
+def fits_of(part: ReportPart) -> Fits:
+    """Return the worst and best fitted inputs of every system, by probe and side."""
+    systems = ((m.label, list(text.cases(m.store, m.system))) for m in part.members)
+    kinds = [(probe, side) for probe in probes_of(part.first) for side in _SIDES]
+    return [(label, fit(cases, *kind, N_LISTED)) for label, cases in systems for kind in kinds]
+
+
+def _item_list(system: str, fitted: Fit) -> ItemList:
+    rows = tuple(
+        (
+            case.item.id,
+            end,
+            *(number(case.values.get(f"w1_{side}/{fitted.probe}")) for side in _SIDES),
+            textwrap.shorten(" / ".join(case.item.input), INPUT_CHARS, placeholder="…"),
+        )
+        for end, cases in (("worst", fitted.worst), ("best", fitted.best))
+        for case in cases
+    )
+    numbers = map(Column, ("input", "fit", "W1(C, H)", "W1(M, H)"))
+    return ItemList(system, fitted.summary, (*numbers, Column("beginning", "text")), rows)
+
+
+def listed_inputs(fits: Fits, most: int = N_LISTED) -> dict[str, str]:
+    """Return the first inputs of every list, with the system by which each was listed first."""
+    inputs: dict[str, str] = {}
+    for system, fitted in fits:
+        for case in (*fitted.worst[:most], *fitted.best[:most]):
+            inputs.setdefault(case.item.id, system)
+    return inputs
+
+
+def drawn_inputs(fits: Fits) -> dict[str, str]:
+    """Return the inputs whose distances are drawn: the first of each list by a main probe."""
+    main = main_of([fitted.probe for _, fitted in fits])
+    return listed_inputs([pair for pair in fits if pair[1].probe in main], 1)
+
+
+def inputs_data(
+    part: ReportPart, fits: Fits, inputs: Sequence[str] = (), most: int = MOST_CHARS
+) -> dict[str, Any]:
+    """Return inputs with all their texts and numbers: those requested, or as many as fit."""
+    chosen = dict.fromkeys(inputs) if inputs else _that_fit(part, listed_inputs(fits), most)
+    people = _numbers(part.first, CONTROL, ("mean_H",), probes_of(part.first))
+    models = [_numbers(m.store, m.system, _OF_SYSTEMS, probes_of(part.first)) for m in part.members]
+    pictures = _pictures(part, inputs, fits)
+    return {
+        "kind": "texts",
+        "systems": [printable(member.label) for member in part.members],
+        "probes": probes_of(part.first),
+        "items": [
+            _input_data(part, item_id, [people, *models])
+            | dict(zip(("pictured", "picture"), pictures.get(item_id, (None, None)), strict=True))
+            for item_id in chosen
+        ],
+        "total": part.first.n_items,
+        "measures": [{"key": f"w1_{side}", "heading": f"W1({side}, H)"} for side in _SIDES],
+        "listed": "w1_C",
+    }
+
+
+def _that_fit(part: ReportPart, first: Iterable[str], most: int) -> dict[str, None]:
+    """Return the inputs whose texts fit on a page, in the order of the corpus; `first` first."""
+    sizes: Counter[str] = Counter()
+    for store in part.stores:
+        for stored in StoredTexts(store).walk():
+            sides = (stored.item.references, *stored.systems.values())
+            sizes[stored.item.id] += sum(min(len(t), TEXT_CHARS) for side in sides for t in side)
+    chosen: dict[str, None] = {}
+    for item_id in dict.fromkeys([*first, *sizes]):
+        most -= sizes[item_id]
+        if most < 0 and chosen:
+            break
+        chosen[item_id] = None
+    return {item_id: None for item_id in sizes if item_id in chosen}
+
+
+def _numbers(store: Store, system: str, metrics: Sequence[str], probes: Sequence[str]) -> Numbers:
+    saved, numbers = set(store.stat_columns()), Numbers()
+    for name in metrics:
+        for i, probe in enumerate(probes):
+            if f"{name}/{probe}" not in saved:
+                continue
+            for row in store.rows(system, f"{name}/{probe}"):
+                values = numbers.setdefault(row.item_id, {}).setdefault(name, [None] * len(probes))
+                values[i] = tables.short(row.value)
+    return numbers
+
+
+def _pictures(
+    part: ReportPart, requested: Sequence[str], fits: Fits
+) -> dict[str, tuple[int | None, dict[str, Any]]]:
+    """Return the distances of single inputs, with the place of the system each is listed for."""
+    places = {member.label: place for place, member in enumerate(part.members)}
+    drawn: dict[str, int | None] = {i: places[name] for i, name in drawn_inputs(fits).items()}
+    if requested:
+        drawn = dict.fromkeys(requested, 0 if places else None)
+    pictures = {}
+    for item_id, place in list(drawn.items())[:MOST_DRAWN]:
+        member = None if place is None else part.members[place]
+        store, system = (member.store, member.system) if member else (part.first, None)
+        for _, panels in instance_panels(store, {item_id: system}):
+            pictures[item_id] = (place, to_data(panels))
+    return pictures
+
+
+def _input_data(part: ReportPart, item_id: str, numbers: Sequence[Numbers]) -> dict[str, Any]:
+    item = StoredTexts(part.first).find(item_id).item
+    systems = []
+    for member in part.members:
+        texts = StoredTexts(member.store).find(item_id).systems.get(member.system)
+        systems.append(None if texts is None else _safe(texts))
+    return {
+        "id": printable(item_id),
+        "group": printable(item.group),
+        "input": _safe(item.input),
+        "people": _safe(item.references),
+        "systems": systems,
+        "numbers": [values.get(item_id, {}) for values in numbers],
+    }
+
+
+def _safe(texts: Iterable[str]) -> list[str]:
+    """Return texts as far as they fit, with the number of characters that are left out."""
+    over = ((text, len(text) - TEXT_CHARS) for text in texts)
+    cut = (text[:TEXT_CHARS] + (f"… ({n} more characters)" if n > 0 else "") for text, n in over)
+    return list(map(printable, cut))

@@ -1,0 +1,141 @@
+"""The sentences below comparisons and tables of systems."""
+
+from __future__ import annotations
+
+import pytest
+
+from aleatoric.inference.paired import IDENTICAL, Paired, PermutationTest
+from aleatoric.reporting.comparisons import summary
+from aleatoric.reporting.words import closest, word_rows
+from aleatoric.result_types import Result
+from aleatoric.studies.compare import Compared, Comparison
+from aleatoric.studies.compare_statistics import order_of
+from aleatoric.types import Estimate, Interval, Signature
+
+
+def pair(metric: str, first: str, second: str, value: float, p: float | None) -> Comparison:
+    interval = Interval(value - 0.01, value + 0.01, 0.95, "t") if p is not None else None
+    test = PermutationTest(p, 9999, False) if p is not None else None
+    return Comparison(metric, first, second, Paired(Estimate(value, interval, 9, 9), test, None), p)
+
+
+def said(*pairs: Comparison, dependent: tuple[str, ...] = ()) -> str:
+    metric = pairs[0].metric
+    order = {metric: order_of(metric, pairs)}
+    compared = Compared(pairs, {}, {}, order, {}, 0.05, (), dependent=dependent)
+    return " ".join(summary(compared))
+
+
+def test_the_best_of_two_by_a_metric_that_is_higher_if_better() -> None:
+    for first, second, value in (("a", "b", 0.07), ("b", "a", -0.07)):
+        assert said(pair("overlap", first, second, value, 0.0001)) == (
+            "a has the highest overlap: 0.070 [0.060, 0.080] higher than b (adjusted p < .001)."
+        )
+
+
+def test_the_best_of_two_by_a_metric_that_is_lower_if_better() -> None:
+    for first, second, value in (("a", "b", -0.07), ("b", "a", 0.07)):
+        assert said(pair("sq_distance", first, second, value, 0.012)) == (
+            "a has the lowest sq_distance: 0.070 [0.060, 0.080] lower than b (adjusted p = .012)."
+        )
+
+
+def test_nothing_is_significant() -> None:
+    two = pair("overlap", "a", "b", 0.07, 0.3)
+    assert said(two) == "The difference in overlap is not significant at 0.05 (adjusted p = .300)."
+    three = (pair("overlap", "a", "c", 0.08, 0.2), pair("overlap", "b", "c", 0.01, 0.9))
+    assert said(two, *three) == (
+        "No difference in overlap is significant at 0.05 (smallest adjusted p = .200)."
+    )
+
+
+def test_the_first_two_of_three_do_not_differ() -> None:
+    pairs = (
+        pair("overlap", "a", "b", 0.01, 0.3),
+        pair("overlap", "a", "c", 0.2, 0.001),
+        pair("overlap", "b", "c", 0.19, 0.001),
+    )
+    assert said(*pairs) == (
+        "a has the highest overlap, but does not differ significantly from b: "
+        "0.010 [0.000, 0.020] higher than b (adjusted p = .300)."
+    )
+    assert said(*(pair("overlap", c.first, c.second, c.value or 0, 0.001) for c in pairs)) == (
+        "a has the highest overlap: 0.010 [0.000, 0.020] higher than b, the next best "
+        "(adjusted p = .001)."
+    )
+
+
+def test_without_a_test_the_order_is_not_certain() -> None:
+    assert said(pair("overlap", "a", "b", 0.07, None)) == (
+        "a has the highest overlap, but no test is possible, so that the order is not certain."
+    )
+
+
+def test_equal_systems_are_not_ranked() -> None:
+    equal = Paired(Estimate(0.0, None, 9, 9), None, None, IDENTICAL)
+    assert said(Comparison("e_ece", "a", "b", equal)) == "a and b have the same values of e_ece."
+
+
+@pytest.mark.parametrize("metric", ["agreement_M", "dmu_M/lexical-1"])
+def test_a_metric_without_a_direction_ranks_nothing(metric: str) -> None:
+    assert said(pair(metric, "a", "b", 0.07, 0.001)) == ""
+
+
+def test_systems_that_depend_on_the_people_are_not_ranked() -> None:
+    pairs = (
+        pair("overlap", "a", "b", 0.1, 0.001),
+        pair("overlap", "a", "c", 0.2, 0.001),
+        pair("overlap", "b", "c", 0.1, 0.001),
+    )
+    assert said(*pairs, dependent=("a",)) == (
+        "Not ranked, because the answers depend on the people's: a. b has the highest overlap: "
+        "0.100 [0.090, 0.110] higher than c (adjusted p = .001)."
+    )
+
+
+SIGNATURE = Signature("c", "0" * 64, "m", "none", "recorded", {}, "5", 0, "overlap", "1")
+
+
+def overlaps(**values: float) -> dict[str, Result]:
+    estimates = {name: Estimate(value, None, 9, 9) for name, value in values.items()}
+    return {name: Result(name, "overlap", SIGNATURE, e) for name, e in estimates.items()}
+
+
+@pytest.mark.parametrize(
+    ("values", "expected"),
+    [
+        ({"a": 0.9, "b": 0.8}, "a has the highest overlap with people (0.900 of 1)"),
+        ({"a": 0.9, "b": 0.9}, "a and b have the same overlap with people (0.900 of 1)"),
+        ({"a": 0.1 + 0.2, "b": 0.3}, "a and b have the same overlap with people (0.300 of 1)"),
+        (
+            {"a": 0.9, "b": 0.8, "c": 0.9},
+            "a and c have the highest overlap with people (0.900 of 1)",
+        ),
+    ],
+)
+def test_without_a_comparison_the_highest_overlap_is_named(
+    values: dict[str, float], expected: str
+) -> None:
+    tests = "; aleatoric compare tests the differences between systems."
+    assert closest(overlaps(**values), None) == f"{expected}{tests}"
+
+
+def test_equal_overlaps_are_not_ranked_by_a_comparison() -> None:
+    values, letters = {"overlap": {"a": 0.9, "b": 0.9}}, {"overlap": {"a": "a", "b": "a"}}
+    compared = Compared((), values, {"overlap": 9}, {"overlap": ("a", "b")}, letters, 0.05, ())
+    said = closest(overlaps(a=0.9, b=0.9), compared)
+    assert said == "a and b have the same overlap with people (0.900 of 1)."
+
+
+@pytest.mark.parametrize(("high", "shown"), [(3.05, "3.025"), (3.6, "3.000–3.600"), (None, "–")])
+def test_log_loss_is_a_range_where_its_bounds_are_far_apart(high: float | None, shown: str) -> None:
+    middle = None if high is None else (3.0 + high) / 2
+    values = {"log_loss": middle, "log_loss_low": 3.0, "log_loss_high": high}
+    signature = Signature("c", "0", "m", "ancestral", "exact", {}, "exact", 0, "log_loss", "0")
+    by_metric = {
+        ("m", name): Result("m", name, signature, Estimate(value, None, 9, 9))
+        for name, value in values.items()
+    }
+    columns, (row,) = word_rows(by_metric, {})
+    place = [column.heading for column in columns].index("log loss ↓")
+    assert row[place].text == shown
