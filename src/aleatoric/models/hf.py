@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property
 from pathlib import Path
@@ -14,7 +13,7 @@ from torch import Tensor
 from aleatoric.errors import UsageError
 from aleatoric.models import attention, gguf
 from aleatoric.models.attention import KV, SHALLOW, ProbeTree, Tiles, are_same
-from aleatoric.models.base import LoadOptions, Prompting, is_out_of_memory
+from aleatoric.models.base import LoadOptions, is_out_of_memory
 from aleatoric.models.checkpoints import short_name
 from aleatoric.models.loading import (
     end_ids,
@@ -22,11 +21,10 @@ from aleatoric.models.loading import (
     load_parts,
     positions_of,
     precision_of,
-    token_rows,
     window_of,
 )
-from aleatoric.models.pieces import Pieces, policy_of, start_tokens, token_pieces
-from aleatoric.models.plain import PlainPass
+from aleatoric.models.pieces import start_tokens, token_pieces
+from aleatoric.models.plain import LanguageModel, PlainPass
 
 
 def load(name: str, *, revision: str | None = None, **options: Any) -> HFModel:
@@ -47,25 +45,10 @@ def load_smollm2(**options: Any) -> HFModel:
 
 
 @dataclass(frozen=True, eq=False)
-class HFModel:
-    """A causal LM with its tokenizer, as the word estimators need it.
+class HFModel(LanguageModel):
+    """A causal LM of transformers; `window` is the longest sequence in a tree pass (0: none)."""
 
-    `pieces` are the bytes of every token (`None`: the token ends the text), `positions` is the
-    longest sequence that the model accepts, `window` the longest one in a tree pass (0 if it has
-    none), `start` the special tokens before every encoded text.
-    """
-
-    name: str
-    revision: str | None
-    model: Any = field(repr=False)
-    tokenizer: Any = field(repr=False)
-    pieces: Pieces = field(repr=False)
-    positions: int
-    window: int
-    start: tuple[int, ...] = ()
-    prompting: Prompting = field(default_factory=Prompting)
-    tiled: bool = False
-    """Whether `forward` accepts tiles instead of a mask."""
+    model: Any = field(repr=False, kw_only=True)
     _checked_lengths: list[int] = field(default_factory=lambda: [SHALLOW], repr=False)
     """Ascending text lengths at which the tree pass was compared with a plain pass."""
 
@@ -75,27 +58,15 @@ class HFModel:
         return self.model.device
 
     @property
-    def identity(self) -> dict[str, str]:
-        """What makes the model's numbers reproducible, for a signature."""
-        return {
-            "model": self.name,
-            "revision": self.revision or "local",
-            "dtype": precision_of(self.model),
-            "bos": "template" if self.prompting.chat else policy_of(self.tokenizer, self.start),
-        }
+    def precision(self) -> str:
+        """The type of the model's numbers."""
+        return precision_of(self.model)
 
-    def encode(self, text: str) -> tuple[int, ...]:
-        """Tokenize a text, with the special tokens before it."""
-        return self.encode_all([text])[0]
-
-    def encode_all(self, texts: Sequence[str]) -> list[tuple[int, ...]]:
-        """Tokenize what the model reads of several texts."""
-        if not texts:
-            return []
-        prompts = [self.prompting.text(text, self.tokenizer, self.name) for text in texts]
-        # A chat template includes the BOS token.
-        start = () if self.prompting.chat else self.start
-        return [(*start, *row) for row in token_rows(self.tokenizer, prompts)]
+    @property
+    def plain_reason(self) -> str | None:
+        """Why words are computed in plain passes; `None` if a tree pass holds."""
+        kind = self.model.config.get_text_config().model_type
+        return None if self.window else f"a tree pass does not hold for models of type {kind}"
 
     @cached_property
     def plain(self) -> PlainPass:
@@ -126,10 +97,6 @@ class HFModel:
         self._checked_lengths.append(length)
         return True
 
-    def continuation(self, text: str) -> tuple[int, ...]:
-        """Tokenize a text that follows a context (without special tokens)."""
-        return tuple(self.tokenizer(text, add_special_tokens=False)["input_ids"])
-
     def forward(
         self,
         ids: Tensor,
@@ -138,11 +105,7 @@ class HFModel:
         past: KV | None,
         keep: Tensor | None,
     ) -> tuple[Tensor, KV]:
-        """Return the logits of tokens `ids[keep]` (all for `None`), and all keys and values.
-
-        `mask[i, j]`: token i attends to column j; the columns of `past` come first, then the
-        tokens of this call.
-        """
+        """Run tokens in a tree pass; see `LanguageModel.forward`."""
         from transformers import DynamicCache
 
         with torch.inference_mode():
@@ -183,8 +146,10 @@ def wrap(
     pieces = token_pieces(tokenizer, model.config.get_text_config().vocab_size)
     ends = end_ids(model)
     pieces = tuple(None if i in ends else piece for i, piece in enumerate(pieces))
-    limits = positions_of(model.config), window_of(model.config)
-    lm = HFModel(name, revision, model, tokenizer, pieces, *limits, start)
+    lm = HFModel(
+        name, revision, tokenizer, pieces, positions_of(model.config), start,
+        model=model, window=window_of(model.config),
+    )  # fmt: skip
     if not has_tree_pass(lm):
         return replace(lm, window=0)
     return in_tiles(lm) if lm.device.type == "cuda" else lm

@@ -1,7 +1,8 @@
-"""Plain forward passes: a context is run once, and copies of its cache are continued.
+"""Language models as the word estimators need them, and plain forward passes.
 
-They serve models without a tree pass (ALiBi, a recurrence, an attention window). How much of a
-model's cache can be used is found by comparison with forward passes that use no cache.
+In plain passes a context is run once, and copies of its cache are continued. They serve models
+without a tree pass (ALiBi, a recurrence, an attention window). How much of a model's cache can be
+used is found by comparison with forward passes that use no cache.
 """
 
 from __future__ import annotations
@@ -11,13 +12,15 @@ from collections.abc import Iterable, Iterator, Sequence
 from copy import deepcopy
 from dataclasses import dataclass, field
 from functools import cached_property
-from typing import Any, Literal, get_args
+from typing import Any, Literal, Protocol, get_args
 
 import torch
 from torch import Tensor
 
-from aleatoric.models.attention import SHALLOW, are_same, probe_tokens
-from aleatoric.models.base import is_out_of_memory, pages
+from aleatoric.models.attention import KV, SHALLOW, Tiles, are_same, probe_tokens
+from aleatoric.models.base import Prompting, is_out_of_memory, pages
+from aleatoric.models.loading import token_rows
+from aleatoric.models.pieces import Pieces, policy_of
 
 Tokens = tuple[int, ...]
 CacheUse = Literal["mask", "crop", "chunk", "step", "none"]
@@ -55,6 +58,109 @@ def _tensors(values: Iterable[Any]) -> Iterator[Tensor]:
             yield value
         elif isinstance(value, list | tuple | dict):
             yield from _tensors(value.values() if isinstance(value, dict) else value)
+
+
+class Passes(Protocol):
+    """Next-token logits after texts, in float32 or wider; log-probabilities serve as logits."""
+
+    def check(self, length: int, window: int) -> None:
+        """Prepare for texts of so many tokens."""
+
+    def contexts(self, tokens: Tokens, stops: Sequence[int]) -> Iterator[tuple[Tensor, Any]]:
+        """Yield, per ascending stop, the logits after `tokens[:stop]` and the state there."""
+
+    def after(self, pairs: Sequence[tuple[Any, Tokens]], memory: int = 1 << 30) -> Tensor:
+        """Return the logits after each state continued by tokens, one row per pair."""
+
+    def alone(self, texts: Sequence[Tokens]) -> Tensor:
+        """Return the logits after each text, independent of the other texts."""
+
+
+@dataclass(frozen=True, eq=False)
+class LanguageModel:
+    """A causal language model with its tokenizer, as the word estimators need it.
+
+    `pieces` are the bytes of every token (`None`: the token ends the text), `positions` is the
+    longest sequence that the model accepts, `start` the special tokens before every encoded text.
+    A subclass provides `plain` and, if `window` (the longest sequence in a tree pass) is above 0,
+    `forward`, which accepts tiles instead of a mask if `tiled`.
+    """
+
+    name: str
+    revision: str | None
+    tokenizer: Any = field(repr=False)
+    pieces: Pieces = field(repr=False)
+    positions: int
+    start: tuple[int, ...] = ()
+    prompting: Prompting = field(default_factory=Prompting)
+    window: int = field(default=0, kw_only=True)
+    tiled: bool = field(default=False, kw_only=True)
+
+    @property
+    def plain(self) -> Passes:
+        """Plain forward passes."""
+        raise NotImplementedError
+
+    @property
+    def device(self) -> Any:
+        """The torch device on which logits arrive."""
+        return torch.device("cpu")
+
+    @property
+    def precision(self) -> str:
+        """The type of the model's numbers."""
+        return "float32"
+
+    @property
+    def plain_reason(self) -> str | None:
+        """Why words are computed in plain passes; `None` if this needs no note."""
+        return None
+
+    @property
+    def identity(self) -> dict[str, str]:
+        """What makes the model's numbers reproducible, for a signature."""
+        return {
+            "model": self.name,
+            "revision": self.revision or "local",
+            "dtype": self.precision,
+            "bos": "template" if self.prompting.chat else policy_of(self.tokenizer, self.start),
+        }
+
+    def encode(self, text: str) -> tuple[int, ...]:
+        """Tokenize a text, with the special tokens before it."""
+        return self.encode_all([text])[0]
+
+    def encode_all(self, texts: Sequence[str]) -> list[tuple[int, ...]]:
+        """Tokenize what the model reads of several texts."""
+        if not texts:
+            return []
+        prompts = [self.prompting.text(text, self.tokenizer, self.name) for text in texts]
+        # A chat template includes the BOS token.
+        start = () if self.prompting.chat else self.start
+        return [(*start, *row) for row in token_rows(self.tokenizer, prompts)]
+
+    def continuation(self, text: str) -> tuple[int, ...]:
+        """Tokenize a text that follows a context (without special tokens)."""
+        return tuple(self.tokenizer(text, add_special_tokens=False)["input_ids"])
+
+    def in_tree(self, length: int) -> bool:
+        """Whether texts of so many tokens get the numbers of plain passes in a tree pass."""
+        return False
+
+    def forward(
+        self,
+        ids: Tensor,
+        positions: Tensor,
+        mask: Tensor | Tiles,
+        past: KV | None,
+        keep: Tensor | None,
+    ) -> tuple[Tensor, KV]:
+        """Return the logits of tokens `ids[keep]` (all for `None`), and all keys and values.
+
+        `mask[i, j]`: token i attends to column j; the columns of `past` come first, then the
+        tokens of this call.
+        """
+        raise NotImplementedError
 
 
 @dataclass(eq=False)

@@ -24,7 +24,7 @@ from aleatoric.nextword.vocabulary import ENTRY, Digest, Entries, LogitReader, N
 from aleatoric.types import Bools, Floats, Ints
 
 if TYPE_CHECKING:
-    from aleatoric.models.hf import HFModel
+    from aleatoric.models.plain import LanguageModel
 
 
 SPELLINGS = 8
@@ -75,7 +75,7 @@ class Search:
 
 
 def exact(
-    lm: HFModel,
+    lm: LanguageModel,
     questions: Sequence[Question],
     *,
     decoder: Decoder | None = None,

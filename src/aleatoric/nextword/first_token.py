@@ -14,10 +14,10 @@ from aleatoric.nextword.tree import Limits, Tree
 from aleatoric.types import Categorical
 
 if TYPE_CHECKING:
-    from aleatoric.models.hf import HFModel
+    from aleatoric.models.plain import LanguageModel
 
 
-def word_tokens(lm: HFModel, context: str, word: str) -> tuple[int, ...]:
+def word_tokens(lm: LanguageModel, context: str, word: str) -> tuple[int, ...]:
     """Tokenize a word as it follows a context and a space."""
     before, after = lm.encode(context), lm.encode(f"{context} {word}")
     if after[: len(before)] == before:
@@ -26,7 +26,7 @@ def word_tokens(lm: HFModel, context: str, word: str) -> tuple[int, ...]:
 
 
 def first_token(
-    lm: HFModel,
+    lm: LanguageModel,
     contexts: Sequence[str],
     human: Sequence[Mapping[str, float]],
     *,

@@ -25,11 +25,11 @@ from aleatoric.types import FAILED, Categorical, Draws, Exact, Item
 
 if TYPE_CHECKING:
     from aleatoric.models.base import Ask
-    from aleatoric.models.hf import HFModel
+    from aleatoric.models.plain import LanguageModel
 
 
 def survey(
-    lm: HFModel,
+    lm: LanguageModel,
     questions: Sequence[Question],
     *,
     search: Search,
@@ -63,7 +63,7 @@ def survey(
 class LiveModel:
     """A loaded language model with an estimator of its next-word distribution."""
 
-    lm: HFModel
+    lm: LanguageModel
     label: str
     estimator: str
     limits: Limits = field(default_factory=Limits)
@@ -88,12 +88,11 @@ class LiveModel:
 
     def notes(self) -> Sequence[str]:
         """Say that the model has no tree pass, if so."""
-        if self.lm.window:
+        if (reason := self.lm.plain_reason) is None:
             return ()
-        kind = self.lm.model.config.get_text_config().model_type
         return (
-            f"{self.label}: run in plain forward passes, because a tree pass does not hold for "
-            f"models of type {kind}; the numbers mean the same, and take longer",
+            f"{self.label}: run in plain forward passes, because {reason}; the numbers mean the "
+            "same, and take longer",
         )
 
     def draws(self, items: Iterable[Item], ask: Ask) -> Iterator[Draws]:
@@ -165,7 +164,7 @@ def loss_nodes(tolerance: float) -> int:
     return min(most, round(0.5 / tolerance)) if tolerance else most
 
 
-def unknown_notes(lm: HFModel, context: str) -> tuple[str, ...]:
+def unknown_notes(lm: LanguageModel, context: str) -> tuple[str, ...]:
     """Note that the tokenizer reads a part of the context as its unknown token, if so."""
     (tokens,), unknown = lm.encode_all([context]), lm.tokenizer.unk_token
     if unknown is None or lm.tokenizer.unk_token_id not in tokens[len(lm.start) :]:

@@ -18,7 +18,7 @@ from aleatoric.nextword.tree import (
 )
 
 if TYPE_CHECKING:
-    from aleatoric.models.hf import HFModel
+    from aleatoric.models.plain import LanguageModel
 
 ROOM = 8
 """Tokens that must fit in the window after a context: the longest word considered."""
@@ -49,7 +49,7 @@ class ContextError(UsageError):
         self.place = place
 
 
-def encode_contexts(lm: HFModel, contexts: Sequence[str]) -> list[tuple[int, ...]]:
+def encode_contexts(lm: LanguageModel, contexts: Sequence[str]) -> list[tuple[int, ...]]:
     """Tokenize contexts; raise `ContextError` for an empty or over-long one."""
     encoded = lm.encode_all(contexts)
     for place, (context, tokens) in enumerate(zip(contexts, encoded, strict=True)):
@@ -89,7 +89,7 @@ _Turn = tuple[list[TokenPassage], Iterator[tuple[int, Answer] | None], list[tupl
 
 
 def for_contexts(
-    lm: HFModel,
+    lm: LanguageModel,
     contexts: Sequence[str],
     work: Callable[[Tree], Iterator[tuple[int, Answer] | None]],
     limits: Limits | None = None,
@@ -109,20 +109,20 @@ def for_contexts(
     return [answers[i] for i in range(len(contexts))]
 
 
-def fits_tree(lm: HFModel, passage: TokenPassage) -> bool:
+def fits_tree(lm: LanguageModel, passage: TokenPassage) -> bool:
     """Whether the continuations of a passage can be run in a tree pass."""
     length = len(passage.tokens)
     return length + ROOM <= lm.window and lm.in_tree(min(lm.window, length + MOST_NEW_TOKENS))
 
 
-def tree_of(lm: HFModel, pack: Sequence[TokenPassage], limits: Limits) -> Tree:
+def tree_of(lm: LanguageModel, pack: Sequence[TokenPassage], limits: Limits) -> Tree:
     """Return the tree over a pack: in plain passes unless every passage fits a tree pass."""
     kind = Tree if all(fits_tree(lm, passage) for passage in pack) else PlainTree
     return kind(lm, pack, limits)
 
 
 def each_pack(
-    lm: HFModel,
+    lm: LanguageModel,
     packs: Iterable[list[TokenPassage]],
     work: Callable[[list[TokenPassage]], Iterator[tuple[int, Answer] | None]],
 ) -> Iterator[tuple[int, Answer]]:

@@ -20,7 +20,7 @@ from aleatoric.rng import stream
 from aleatoric.types import Bools, Draws, Ints
 
 if TYPE_CHECKING:
-    from aleatoric.models.hf import HFModel
+    from aleatoric.models.plain import LanguageModel
 
 
 @dataclass(frozen=True, slots=True)
@@ -32,7 +32,7 @@ class Prompt:
 
 
 def mc(
-    lm: HFModel,
+    lm: LanguageModel,
     prompts: Sequence[Prompt],
     *,
     samples: int = 1000,

@@ -16,7 +16,7 @@ from aleatoric.nextword.vocabulary import ENTRY, Entries, LogitReader, Vocabular
 from aleatoric.types import Floats, Ints
 
 if TYPE_CHECKING:
-    from aleatoric.models.hf import HFModel
+    from aleatoric.models.plain import LanguageModel
 
 
 NO_WORD = -1
@@ -53,7 +53,7 @@ class Trace:
 
 
 def trace(
-    lm: HFModel,
+    lm: LanguageModel,
     questions: Sequence[Question],
     vocabulary: Vocabulary,
     search: Search | None = None,
@@ -114,7 +114,7 @@ def _moved(part: Trace, contexts: int, nodes: Ints, words: int) -> Trace:
     )
 
 
-def _usual_trie(lm: HFModel, words: Sequence[str]) -> TokenTrie:
+def _usual_trie(lm: LanguageModel, words: Sequence[str]) -> TokenTrie:
     """The usual tokens of words after a space, and without it if the space is its own token."""
     trie: dict[int, Any] = {}
     for word in words:

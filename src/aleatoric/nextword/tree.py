@@ -21,8 +21,7 @@ from aleatoric.types import Ints
 if TYPE_CHECKING:
     from torch import Tensor
 
-    from aleatoric.models.hf import HFModel
-    from aleatoric.models.plain import State
+    from aleatoric.models.plain import LanguageModel, State
 
 
 MOST_NEW_TOKENS = 64
@@ -50,13 +49,15 @@ class Limits:
     memory: int = 0
     pack: int = 0
 
-    def contexts_at_once(self, lm: HFModel, estimator: Literal["exact", "mc"] = "exact") -> int:
+    def contexts_at_once(
+        self, lm: LanguageModel, estimator: Literal["exact", "mc"] = "exact"
+    ) -> int:
         """Return the contexts whose trees grow together: fewer if each has a large tree."""
         on_gpu = 2816 if estimator == "exact" else 1344
         return self.pack or (48 if on_cpu(lm) else on_gpu)
 
 
-def on_cpu(lm: HFModel) -> bool:
+def on_cpu(lm: LanguageModel) -> bool:
     """Whether a model runs without an accelerator."""
     return str(lm.device) == "cpu"
 
@@ -64,7 +65,7 @@ def on_cpu(lm: HFModel) -> bool:
 class Tree:
     """The tree over a pack of passages. Nodes are numbered as they are added."""
 
-    def __init__(self, lm: HFModel, passages: Sequence[TokenPassage], limits: Limits) -> None:
+    def __init__(self, lm: LanguageModel, passages: Sequence[TokenPassage], limits: Limits) -> None:
         self.lm, self.passages, self.window = lm, passages, lm.window
         nodes = limits.nodes or (256 if on_cpu(lm) else 4096)
         self.memory = limits.memory or (1 << 30 if on_cpu(lm) else gpu_memory(lm.device) // 8)
@@ -221,7 +222,7 @@ class Tree:
 class PlainTree(Tree):
     """A tree whose nodes are rows of plain forward passes; each continues a copy of its context."""
 
-    def __init__(self, lm: HFModel, passages: Sequence[TokenPassage], limits: Limits) -> None:
+    def __init__(self, lm: LanguageModel, passages: Sequence[TokenPassage], limits: Limits) -> None:
         super().__init__(lm, passages, limits)
         self.window = lm.positions
         self._states: dict[tuple[int, int], State] = {}

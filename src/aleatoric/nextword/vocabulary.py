@@ -27,7 +27,7 @@ from aleatoric.types import Bools, Floats, Ints
 if TYPE_CHECKING:
     from torch import Tensor
 
-    from aleatoric.models.hf import HFModel
+    from aleatoric.models.plain import LanguageModel
 
 TableKey = tuple[int, bytes]
 """A table's mode, and the bytes of an incomplete character."""
@@ -264,7 +264,9 @@ class Branches:
 class LogitReader:
     """Reads next-token logits on the device, under a decoder. Nodes refer to tables by number."""
 
-    def __init__(self, lm: HFModel, vocabulary: Vocabulary, decoder: Decoder | None = None) -> None:
+    def __init__(
+        self, lm: LanguageModel, vocabulary: Vocabulary, decoder: Decoder | None = None
+    ) -> None:
         self.vocabulary, self.decoder = vocabulary, decoder or Decoder()
         self._device = lm.device
         self._columns: dict[int, int] = {}

@@ -29,6 +29,7 @@ from aleatoric.tuning.recipe import SCORES, Fold, FoldPassage, Recipe, fold_fold
 from aleatoric.types import Choices, Corpus, Item
 
 if TYPE_CHECKING:
+    from aleatoric.models.hf import HFModel
     from aleatoric.nextword.live import LiveModel
     from aleatoric.tuning.losses import WordTree
     from aleatoric.tuning.training import Trained, Tunable
@@ -174,12 +175,22 @@ class FinetuneSession:
         assert isinstance(model, LiveModel)  # check_specs only accepts live models
         return model
 
+    @property
+    def _lm(self) -> HFModel:
+        from aleatoric.models.hf import HFModel
+
+        lm = self._live.lm
+        if not isinstance(lm, HFModel):
+            fix = "use smollm2, hf:NAME or gguf:FILE"
+            raise UsageError(f"{self._job.model}: only models of transformers train; {fix}.")
+        return lm
+
     @cached_property
     def _tunable(self) -> Tunable:
         from aleatoric.tuning.training import make_tunable
 
         recipe = self._job.recipe
-        return make_tunable(self._live.lm, recipe.train, recipe.lora_rank, recipe.seed)
+        return make_tunable(self._lm, recipe.train, recipe.lora_rank, recipe.seed)
 
     @cached_property
     def _trees(self) -> dict[str, WordTree]:
@@ -189,7 +200,7 @@ class FinetuneSession:
         self._tunable.reset()
         passages = [*self._folds[0].validation, *(p for f in self._folds for p in f.held_out)]
         tracked: Iterable[FoldPassage] = self._track(passages, len(passages), "word trees")
-        lm, vocabulary = self._live.lm, self._live.vocabulary(self._job.choices.lead)
+        lm, vocabulary = self._lm, self._live.vocabulary(self._job.choices.lead)
         search = Search(tolerance=self._job.recipe.tolerance)
         return {p.group: word_tree(lm, p.items, vocabulary, search).to(lm.device) for p in tracked}
 
@@ -277,9 +288,9 @@ class FinetuneSession:
         total, tokens = 0.0, 0
         for fold in self._folds:
             load_fold(fold.number)
-            rows = [row for p in fold.held_out for row in text_rows(self._live.lm, p)]
+            rows = [row for p in fold.held_out for row in text_rows(self._lm, p)]
             temperature = (temperatures or {}).get(fold.number, 1.0)
-            nll = mean_nll(self._live.lm.model, rows, temperature=temperature)
+            nll = mean_nll(self._lm.model, rows, temperature=temperature)
             total += nll * predicted(rows)
             tokens += predicted(rows)
         return {"fluency": {"nll": total / max(1, tokens), "tokens": tokens}}
