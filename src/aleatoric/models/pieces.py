@@ -31,7 +31,7 @@ def token_pieces(tokenizer: Any, size: int) -> Pieces:
             pieces[index] = spell(token)
     for index, added in backend.get_added_tokens_decoder().items():
         if index < size:
-            pieces[index] = None if added.special else added.content.encode()
+            pieces[index] = None if added.special else spell(added.content)
     for index in tokenizer.all_special_ids:
         pieces[index] = None
     _check_marker(tokenizer, pieces)

