@@ -66,6 +66,12 @@ class TextJob(ClusterJob):
     )
     chat: bool = option(False, "Ask through the model's chat template.", live=True)
     system: str = option("", "With --chat: the system message.", live=True)
+    source_language: str | None = option(
+        None, "Source language of a translation model, such as eng_Latn (NLLB).", live=True
+    )
+    target_language: str | None = option(
+        None, "Target language of a translation model, such as deu_Latn (NLLB).", live=True
+    )
     turns: str = option(
         "eos", "What joins the turns of a dialogue: eos, newline or any text.", live=True
     )

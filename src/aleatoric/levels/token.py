@@ -20,7 +20,7 @@ from aleatoric.data.opening import open_token_corpus
 from aleatoric.errors import DataError, UsageError
 from aleatoric.inference.bootstrap import DEFAULT_METHOD
 from aleatoric.levels.base import Level, Monitor, Opening
-from aleatoric.models.base import ForcedModel, Forcing
+from aleatoric.models.base import SOURCE, ForcedModel, Forcing
 from aleatoric.models.forced import chunks, parts
 from aleatoric.registry import Track
 from aleatoric.result_types import Result, Study
@@ -67,6 +67,17 @@ class TokenJob(Job):
     documents: str = option(
         "blank-lines", "What a document is in plain text: blank-lines, lines or file."
     )
+    template: str = option(
+        SOURCE,
+        "What an encoder reads, such as 'translate English to German: {source}'.",
+        live=True,
+    )
+    source_language: str | None = option(
+        None, "Source language of a translation model, such as eng_Latn (NLLB).", live=True
+    )
+    target_language: str | None = option(
+        None, "Target language of a translation model, such as deu_Latn (NLLB).", live=True
+    )
     batch_tokens: int = option(
         2048, "Tokens per batch, padding included.", low=1, high=10**7, fixed=False
     )
@@ -76,7 +87,9 @@ class TokenJob(Job):
     def forcing(self) -> Forcing:
         """Options for loading models and reading the reference."""
         loading = (self.dtype, self.device, self.bos, self.trust_remote_code)
-        return Forcing(*loading, self.window, self.stride, quantize=self.quantize)
+        names = ("quantize", "source_language", "target_language")
+        options = {name: getattr(self, name) for name in names}
+        return Forcing(*loading, self.window, self.stride, self.template, **options)
 
 
 def systems(store: Store) -> list[str]:

@@ -177,9 +177,11 @@ def test_invalid_text_model_spec_is_rejected(spec: str) -> None:
         open_text_model(spec, Loading())
 
 
-def test_model_without_kv_cache_is_rejected() -> None:
+def test_model_without_kv_cache_runs_whole_texts() -> None:
+    wanted = [texts.texts for texts in writer().write(items("A dog", "Bread"), ask())]
     model, words = tiny("gpt2")
     forward = model.forward
-    model.forward = lambda input_ids, attention_mask, **_: forward(input_ids=input_ids)
-    with pytest.raises(UsageError, match="keys and values"):
-        text_model(model, words, label="odd")
+    model.forward = lambda input_ids, **_: forward(input_ids=input_ids, use_cache=False)
+    odd = text_model(model, words, label="odd")
+    assert [texts.texts for texts in odd.write(items("A dog", "Bread"), ask())] == wanted
+    assert "odd: models of type gpt2 cannot be padded; texts are run in plain passes" in odd.notes()
