@@ -95,7 +95,7 @@ def test_invalid_generation_options_are_rejected(bad: dict[str, Any]) -> None:
 
 def test_unknown_decoder_is_rejected() -> None:
     with pytest.raises(UsageError, match="unknown decoder"):
-        list(writer().write(items("A dog"), ask(decoder="beam=4")))
+        list(writer().write(items("A dog"), ask(decoder="beams=4")))
 
 
 def test_inputs_that_fill_the_window_are_named() -> None:
