@@ -68,8 +68,8 @@ class WithoutNotes:
         return ()
 
 
-Reads = Literal["text", "pairs"]
-"""What a teacher-forced model reads: documents, or sentences with their translations."""
+Reads = Literal["text", "pairs", "rows"]
+"""What a teacher-forced model reads: documents, sentences with translations, or recorded rows."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -163,7 +163,7 @@ class ForcedModel(NamedModel, Protocol):
 
     @property
     def reads(self) -> Reads:
-        """Documents or sentence pairs."""
+        """Documents, sentence pairs or recorded rows."""
 
     @property
     def vocabulary_size(self) -> int:
