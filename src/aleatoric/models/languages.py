@@ -37,27 +37,33 @@ def direction(model: Any, tokenizer: Any, options: LoadOptions, label: str) -> D
     NLLB, M2M100 and mBART-50 start with decoder_start_token_id and the target language; mBART with
     the target language alone; multilingual Marian models read `>>xxx<<` before the source.
     """
-    languages, codes = language_tokens(tokenizer), prefix_codes(tokenizer)
-    source, target = options.source_language, options.target_language
-    if languages:
-        configured = getattr(tokenizer, "init_kwargs", {})
-        source = source or configured.get("src_lang")
-        target = target or configured.get("tgt_lang")
-        _check(source, "--source-language", languages, label)
-        _check(target, "--target-language", languages, label)
-        tokenizer.src_lang, tokenizer.tgt_lang = source, target
-        stated, token = {"source": str(source), "target": str(target)}, languages[str(target)]
-        if _starts_with_language(model, tokenizer, token):
-            return Direction((token,), "", True, stated)
-        return Direction((decoder_start(model, label), token), "", True, stated)
+    if languages := language_tokens(tokenizer):
+        return _by_token(model, tokenizer, options, label, languages)
+    codes, target = prefix_codes(tokenizer), options.target_language
     start = (decoder_start(model, label),)
-    if source is not None or (target is not None and not codes):
-        option = "--target-language" if source is None else "--source-language"
+    if options.source_language is not None or (target is not None and not codes):
+        option = "--target-language" if options.source_language is None else "--source-language"
         raise UsageError(f"{label}: its tokenizer has no language codes; leave {option} out.")
-    if len(codes) > 1 or target is not None:
-        _check(target, "--target-language", codes, label)
-        return Direction(start, f">>{target}<< ", conventions={"target": str(target)})
-    return Direction(start)
+    if target is None and len(codes) < 2:
+        return Direction(start)
+    _check(target, "--target-language", codes, label)
+    return Direction(start, f">>{target}<< ", conventions={"target": str(target)})
+
+
+def _by_token(
+    model: Any, tokenizer: Any, options: LoadOptions, label: str, languages: Mapping[str, int]
+) -> Direction:
+    """Return how a model translates whose languages are tokens."""
+    configured = getattr(tokenizer, "init_kwargs", {})
+    source = options.source_language or configured.get("src_lang")
+    target = options.target_language or configured.get("tgt_lang")
+    _check(source, "--source-language", languages, label)
+    _check(target, "--target-language", languages, label)
+    tokenizer.src_lang, tokenizer.tgt_lang = source, target
+    stated, token = {"source": str(source), "target": str(target)}, languages[str(target)]
+    if _starts_with_language(model, tokenizer, token):
+        return Direction((token,), "", True, stated)
+    return Direction((decoder_start(model, label), token), "", True, stated)
 
 
 def check_no_languages(options: LoadOptions, label: str) -> None:

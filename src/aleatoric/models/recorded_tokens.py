@@ -94,45 +94,74 @@ class RecordedForced:
         return values
 
 
+class _Row(NamedTuple):
+    """A checked row; `width` is the size of the vocabulary as far as it is known."""
+
+    place: Place
+    group: str
+    position: int
+    target: int
+    width: int
+    top: TopRow | None
+
+
 def load(argument: str, forcing: Forcing | None = None) -> RecordedForced:
     """Read and check the rows of `recorded:FILE`; vectors are copied to a temporary file."""
     path = Path(argument)
     version = files.sha256_of(path)[:12]
-    rows_of: dict[str, dict[int, int]] = {}
-    positions: list[int] = []
-    targets: list[int] = []
-    tops: list[TopRow] = []
-    copied, width = tempfile.TemporaryFile(), 0  # noqa: SIM115  (it lives as long as the model)
-    for place, row in _rows(path):
-        group = files.key_of(files.required(row, "id", place), "id", place)
-        position = files.count_of(files.required(row, "position", place), "position", place, 0)
-        target = files.count_of(files.required(row, "target", place), "target", place, 0)
-        if position in rows_of.setdefault(group, {}):
-            problem = f"position {position} of {quoted(group)} occurs twice"
-            raise DataError.at(*place, problem, "record every token once")
-        values = _numbers(files.required(row, "logprobs", place), place)
-        if positions and ("ids" in row) != bool(tops):
-            problem = "some rows have ids and others have not"
-            raise DataError.at(*place, problem, "record all rows in one form")
-        if "ids" in row:
-            tops.append(_top_row(row, values, target, place))
-            width = max(width, target + 1, int(tops[-1].ids.max()) + 1)
-        else:
-            width = _check_whole(values, target, width, place)
-            copied.write(values.astype(np.float32).tobytes())
-        rows_of[group][position] = len(positions)
-        positions.append(position)
-        targets.append(target)
-    if not positions:
+    copied = tempfile.TemporaryFile()  # noqa: SIM115  (it lives as long as the model)
+    rows: list[_Row] = []
+    for place, fields in _rows(path):
+        rows.append(_checked(fields, place, copied))
+        _check_form(rows[-1], rows[0])
+    if not rows:
         raise DataError.at(path, None, "holds no row", "record at least one token")
-    ordered = {name: [rows[p] for p in sorted(rows)] for name, rows in rows_of.items()}
-    vectors = None if tops else _mapped(copied, len(positions), width)
-    return RecordedForced(path, version, width, ordered, positions, targets, vectors, tops)
+    width, vectors = max(row.width for row in rows), None
+    tops = [row.top for row in rows if row.top is not None]
+    if not tops:
+        copied.flush()
+        vectors = np.memmap(copied, dtype=np.float32, mode="r+", shape=(len(rows), width))
+    positions, targets = [row.position for row in rows], [row.target for row in rows]
+    return RecordedForced(path, version, width, _joined(rows), positions, targets, vectors, tops)
 
 
-def _mapped(file: IO[bytes], n_rows: int, width: int) -> Any:
-    file.flush()
-    return np.memmap(file, dtype=np.float32, mode="r+", shape=(n_rows, width))
+def _joined(rows: Sequence[_Row]) -> dict[str, list[int]]:
+    """Return the numbers of each document's rows, in the order of positions."""
+    rows_of: dict[str, dict[int, int]] = {}
+    for number, row in enumerate(rows):
+        if rows_of.setdefault(row.group, {}).setdefault(row.position, number) != number:
+            problem = f"position {row.position} of {quoted(row.group)} occurs twice"
+            raise DataError.at(*row.place, problem, "record every token once")
+    return {group: [places[p] for p in sorted(places)] for group, places in rows_of.items()}
+
+
+def _checked(row: Mapping[str, Any], place: Place, copied: IO[bytes]) -> _Row:
+    """Check one row, and copy its vector if it holds the whole vocabulary."""
+    group = files.key_of(files.required(row, "id", place), "id", place)
+    position, target = (
+        files.count_of(files.required(row, name, place), name, place, 0)
+        for name in ("position", "target")
+    )
+    values = _numbers(files.required(row, "logprobs", place), place)
+    if "ids" in row:
+        top = _top_row(row, values, target, place)
+        return _Row(place, group, position, target, 1 + max(target, int(top.ids.max())), top)
+    if target >= len(values):
+        problem = f"target {target} is not in a vocabulary of {len(values)}"
+        raise DataError.at(*place, problem, "give the number of the reference token, from 0")
+    _check_sum(values, 1 - TOLERANCE, place)
+    copied.write(values.astype(np.float32).tobytes())
+    return _Row(place, group, position, target, len(values), None)
+
+
+def _check_form(row: _Row, first: _Row) -> None:
+    """Refuse a row that is not of the form of the first one."""
+    if (row.top is None) != (first.top is None):
+        problem, fix = "some rows have ids and others have not", "record all rows in one form"
+        raise DataError.at(*row.place, problem, fix)
+    if row.top is None and row.width != first.width:
+        problem = f"logprobs has {row.width} numbers, and the first row has {first.width}"
+        raise DataError.at(*row.place, problem, "give one number per token of the vocabulary")
 
 
 def _rows(path: Path) -> Rows:
@@ -171,18 +200,6 @@ def _numbers(value: Any, place: Place) -> Floats:
     return np.minimum(values.astype(np.float64), 0.0)
 
 
-def _check_whole(values: Floats, target: int, width: int, place: Place) -> int:
-    """Check a vector over the whole vocabulary; return its length."""
-    if width and len(values) != width:
-        problem = f"logprobs has {len(values)} numbers, and the first row has {width}"
-        raise DataError.at(*place, problem, "give one number per token of the vocabulary")
-    if target >= len(values):
-        problem = f"target {target} is not in a vocabulary of {len(values)}"
-        raise DataError.at(*place, problem, "give the number of the reference token, from 0")
-    _check_sum(values, 1 - TOLERANCE, place)
-    return len(values)
-
-
 def _check_sum(values: Floats, least: float, place: Place) -> None:
     total = float(np.exp(values).sum())
     if not least <= total <= 1 + TOLERANCE:
@@ -196,22 +213,21 @@ def _top_row(row: Mapping[str, Any], values: Floats, target: int, place: Place) 
     """Check a row with the most likely tokens; they are sorted, the most likely first."""
     if not isinstance(row["ids"], list) or len(row["ids"]) != len(values):
         raise DataError.at(*place, "ids and logprobs differ in length", "give one id per number")
-    ids = np.array([files.count_of(token, "ids", place, 0) for token in row["ids"]])
+    ids = np.array([files.count_of(token, "ids", place, 0) for token in row["ids"]], np.int64)
     if len(set(ids.tolist())) < len(ids):
         raise DataError.at(*place, "ids names a token twice", "name every token once")
-    found = values[ids == target]
-    if len(found):
-        likelihood = float(found[0])
-    else:
-        own = _numbers([row.get("target_logprob")], place) if "target_logprob" in row else None
-        if own is None:
-            problem = f"the target {target} is not among ids, and target_logprob is not given"
-            raise DataError.at(*place, problem, "add target_logprob")
-        likelihood = float(own[0])
-        if likelihood > values.min() + _ROUNDING:
-            problem = "target_logprob is above the smallest of logprobs"
-            raise DataError.at(*place, problem, "list the most likely tokens")
-        _check_sum(np.append(values, likelihood), 0.0, place)
-    _check_sum(values, 0.0, place)
+    known = values[ids == target] if target in ids else _target_logprob(row, values, target, place)
+    _check_sum(values if target in ids else np.append(values, known), 0.0, place)
     order = np.lexsort((ids, -values))
-    return TopRow(ids[order].astype(np.int64), values[order], likelihood)
+    return TopRow(ids[order], values[order], float(known[0]))
+
+
+def _target_logprob(row: Mapping[str, Any], values: Floats, target: int, place: Place) -> Floats:
+    if "target_logprob" not in row:
+        problem = f"the target {target} is not among ids, and target_logprob is not given"
+        raise DataError.at(*place, problem, "add target_logprob")
+    known = _numbers([row["target_logprob"]], place)
+    if known[0] > values.min() + _ROUNDING:
+        problem = "target_logprob is above the smallest of logprobs"
+        raise DataError.at(*place, problem, "list the most likely tokens")
+    return known
