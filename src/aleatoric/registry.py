@@ -63,7 +63,10 @@ PLUGINS: dict[str, dict[str, str]] = {
     },
     "language_models": _from("models.hf", "smollm2=load_smollm2 hf=load gguf=load_gguf"),
     "estimators": _from("nextword.live", "exact=LiveModel mc=LiveModel"),
-    "forced_models": _from("models.forced", _LIVE),
+    "forced_models": {
+        **_from("models.forced", _LIVE),
+        "recorded": "aleatoric.models.recorded_tokens:load",
+    },
     "text_models": {
         **_from("models.generate_hf", _LIVE),
         "openai": "aleatoric.models.openai:load_texts",

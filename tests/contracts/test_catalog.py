@@ -12,7 +12,7 @@ import pytest
 from aleatoric import registry
 from aleatoric.levels import token
 from aleatoric.levels.base import find_level
-from aleatoric.models.decoding import Decoder
+from aleatoric.models.decoding import TextDecoder
 from aleatoric.reporting.catalog import KINDS, METRICS, SECTIONS, listing
 
 CHOSEN = [
@@ -68,7 +68,7 @@ def test_leading_metrics_come_first_with_their_direction() -> None:
 
 def test_decoders_are_listed() -> None:
     for name, (use, _) in SECTIONS["decoders"].uses.items():
-        assert str(Decoder.parse(use.removeprefix("--decoder "))).startswith(name)
+        assert str(TextDecoder.parse(use.removeprefix("--decoder "))).startswith(name)
 
 
 @pytest.mark.parametrize("kind", KINDS)

@@ -62,7 +62,7 @@ class CalibrationStream:
         check_units(units)
         check_engine(engine)
         parsed = tuple(Scheme.parse(s) if isinstance(s, str) else s for s in schemes)
-        self._schemes = parsed
+        self.schemes = parsed
         self._settings = (vocabulary_size, units, parsed, bins, classwise, keep_rows, seed)
         self._width, self._units, self._engine, self._seed = vocabulary_size, units, engine, seed
         self._draws = [GroupDraws(seed, str(s), s.samples) if s.samples else None for s in parsed]
@@ -88,6 +88,13 @@ class CalibrationStream:
             self._add(columns, groups)
             if self._state.classes is not None:
                 self._state.classes.add(values, columns.target)
+
+    def add_rows(self, rows: TokenRows, groups: Sequence[str]) -> None:
+        """Add tokens whose statistics are known; what is unknown, Brier score or entropy, is NaN.
+
+        The rows have the schemes of the stream, and class-wise sums over all classes are not kept.
+        """
+        self._add(rows, list(groups))
 
     def merge(self, other: CalibrationStream) -> None:
         """Add everything that another stream with the same settings has seen.
@@ -169,7 +176,7 @@ class CalibrationStream:
     def _columns(self, values: Any, targets: Any, groups: list[str]) -> TokenRows:
         uniforms = [None if draws is None else draws.numbers(groups) for draws in self._draws]
         try:
-            columns = run(values, targets, self._schemes, uniforms, self._engine)
+            columns = run(values, targets, self.schemes, uniforms, self._engine)
             check_columns(columns, self._units, values.dtype)
         except BaseException:
             for draws in self._draws:
@@ -256,7 +263,9 @@ def _scores(columns: TokenRows) -> Floats:
     """The columns of `UnitSums`: tokens, log score, excluded references, Brier, entropy, hits."""
     excluded = np.isinf(columns.nll)
     nll = np.where(excluded, 0.0, columns.nll)
-    scores = (np.ones_like(nll), nll, excluded, columns.brier, columns.entropy, columns.correct)
+    # Both may be unknown; such sums are not shown.
+    brier, entropy = np.nan_to_num(columns.brier), np.nan_to_num(columns.entropy)
+    scores = (np.ones_like(nll), nll, excluded, brier, entropy, columns.correct)
     return np.stack(scores, axis=-1).astype(np.float64)
 
 

@@ -55,7 +55,9 @@ class TextJob(ClusterJob):
         (), "smollm2, hf:NAME, openai:MODEL@URL, recorded:FILE; repeatable.", flag="--model"
     )
     decoders: tuple[str, ...] = option(
-        ("ancestral",), "ancestral, top_p=0.9, typical=0.2, ...; repeatable.", flag="--decoder"
+        ("ancestral",),
+        "ancestral, top_p=0.9, beam=10, mbr=50, ...; repeatable.",
+        flag="--decoder",
     )
     samples: int = option(10, "Texts per input.", low=1, high=10**5, live=True)
     max_new_tokens: int = option(
@@ -66,6 +68,12 @@ class TextJob(ClusterJob):
     )
     chat: bool = option(False, "Ask through the model's chat template.", live=True)
     system: str = option("", "With --chat: the system message.", live=True)
+    source_language: str | None = option(
+        None, "Source language of a translation model, such as eng_Latn (NLLB).", live=True
+    )
+    target_language: str | None = option(
+        None, "Target language of a translation model, such as deu_Latn (NLLB).", live=True
+    )
     turns: str = option(
         "eos", "What joins the turns of a dialogue: eos, newline or any text.", live=True
     )
@@ -224,6 +232,23 @@ def _cut_notes(store: Store) -> Iterator[str]:
             yield f"{whose}: {n_cut} of {n_texts} texts were cut to {limit} tokens"
 
 
+def _decoder_notes(store: Store) -> Iterator[str]:
+    """Note systems whose texts are no independent draws from the model's distribution."""
+    for name in model_systems(store):
+        kind, _, number = store.systems()[name]["decoder"].partition("=")
+        if kind == "beam":
+            yield (
+                f"warning: {name}: its texts are the {number} best of a beam search, which are no "
+                "samples: they are different by construction, so that mean M, energy and the "
+                "verdict on variability are biased"
+            )
+        elif kind == "mbr":
+            yield (
+                f"{name}: each text is the one of {number} ancestral samples that is nearest to "
+                "the others by shared words (minimum Bayes risk), from samples of its own"
+            )
+
+
 def _left_out_notes(job: TextJob, corpus: MultiRef) -> list[str]:
     if job.probes:
         return []
@@ -243,7 +268,14 @@ def _undefined_notes(store: Store) -> Iterator[str]:
 
 
 _NOTES = (
-    *(session.lost_notes, _length_notes, _control_notes, session.saved_notes, _cut_notes),
+    *(
+        session.lost_notes,
+        _decoder_notes,
+        _length_notes,
+        _control_notes,
+        session.saved_notes,
+        _cut_notes,
+    ),
     *(_tally_notes, _empty_notes, _undefined_notes),
 )
 """What a run may note, the most important caveats first."""

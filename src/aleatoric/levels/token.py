@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from itertools import islice
 from pathlib import Path
@@ -12,6 +12,12 @@ from zipfile import BadZipFile
 import numpy as np
 
 from aleatoric import registry
+from aleatoric.calibration.partial import (
+    REASON,
+    known_schemes,
+    partial_columns,
+    unknown_metrics,
+)
 from aleatoric.calibration.results import CalibrationResult, GroupedSums
 from aleatoric.calibration.schemes import EXPECTED, Scheme
 from aleatoric.calibration.statistics import TokenTable, part_files, read_table, write_part
@@ -20,8 +26,9 @@ from aleatoric.data.opening import open_token_corpus
 from aleatoric.errors import DataError, UsageError
 from aleatoric.inference.bootstrap import DEFAULT_METHOD
 from aleatoric.levels.base import Level, Monitor, Opening
-from aleatoric.models.base import ForcedModel, Forcing
+from aleatoric.models.base import SOURCE, ForcedModel, Forcing, Strip
 from aleatoric.models.forced import chunks, parts
+from aleatoric.models.recorded_tokens import RecordedForced
 from aleatoric.registry import Track
 from aleatoric.result_types import Result, Study
 from aleatoric.runs import session
@@ -30,7 +37,15 @@ from aleatoric.runs.formats import DamagedRowError
 from aleatoric.runs.job import LOCAL, Job, option
 from aleatoric.runs.run import Store, signature
 from aleatoric.runs.tables import TokenSums
-from aleatoric.types import Collected, ParallelText, Perfect, Signature, TextCorpus
+from aleatoric.types import (
+    Collected,
+    Estimate,
+    Ints,
+    ParallelText,
+    Perfect,
+    Signature,
+    TextCorpus,
+)
 
 BATCHES_PER_PART = 8
 """Batches between two saves: the most that a killed run loses."""
@@ -50,7 +65,9 @@ class TokenJob(Job):
     command = "token"
 
     corpus: str = option(help="A text file (.txt, .jsonl; .gz), or parallel:SOURCE,TARGET.")
-    models: tuple[str, ...] = option((), "smollm2, hf:NAME, gguf:FILE; repeatable.", flag="--model")
+    models: tuple[str, ...] = option(
+        (), "smollm2, hf:NAME, recorded:FILE; repeatable.", flag="--model"
+    )
     schemes: tuple[str, ...] = option(
         (),
         "One more e-ECE, such as temperature=0.5 or ancestral,samples=1; repeatable.",
@@ -67,6 +84,17 @@ class TokenJob(Job):
     documents: str = option(
         "blank-lines", "What a document is in plain text: blank-lines, lines or file."
     )
+    template: str = option(
+        SOURCE,
+        "What an encoder reads, such as 'translate English to German: {source}'.",
+        live=True,
+    )
+    source_language: str | None = option(
+        None, "Source language of a translation model, such as eng_Latn (NLLB).", live=True
+    )
+    target_language: str | None = option(
+        None, "Target language of a translation model, such as deu_Latn (NLLB).", live=True
+    )
     batch_tokens: int = option(
         2048, "Tokens per batch, padding included.", low=1, high=10**7, fixed=False
     )
@@ -76,7 +104,9 @@ class TokenJob(Job):
     def forcing(self) -> Forcing:
         """Options for loading models and reading the reference."""
         loading = (self.dtype, self.device, self.bos, self.trust_remote_code)
-        return Forcing(*loading, self.window, self.stride, quantize=self.quantize)
+        names = ("quantize", "source_language", "target_language")
+        options = {name: getattr(self, name) for name in names}
+        return Forcing(*loading, self.window, self.stride, self.template, **options)
 
 
 def systems(store: Store) -> list[str]:
@@ -86,14 +116,22 @@ def systems(store: Store) -> list[str]:
 
 def calibration(store: Store, system: str, interval: str = DEFAULT_METHOD) -> CalibrationResult:
     """Compute all estimates and curves of a system."""
-    return _restored(store, system).result(interval)
+    result = _restored(store, system).result(interval)
+    unknown = Estimate(None, None, 0, 0, n_undefined=result.n_tokens, reason=REASON)
+    undefined = dict.fromkeys(_undefined(store, system), unknown)
+    return replace(result, estimates={**result.estimates, **undefined})
+
+
+def _undefined(store: Store, system: str) -> list[str]:
+    """Return the metrics that recorded rows of a system do not determine."""
+    return list(store.systems()[system].get("undefined", ()))
 
 
 def _restored(store: Store, system: str) -> CalibrationStream:
     sums = store.token_sums(system)
     if sums is None:
         raise UsageError(f"{store.path}: {system} has read nothing; repeat the command.")
-    return _stream(store.manifest, store.systems()[system]["vocabulary"], sums)
+    return _stream(store, system, sums)
 
 
 def token_table(store: Store, system: str) -> TokenTable:
@@ -119,17 +157,16 @@ def _read(
     A stop waits for the end of a part: sums of floating-point numbers depend on their order.
     """
     done = store.token_sums(name) or TokenSums(0, 0, 0, b"")
-    stream = _stream(store.manifest, model.vocabulary_size, done if done.items else None)
+    stream = _stream(store, name, done if done.items else None)
     pending = parts(model, islice(items, done.items, None), BATCHES_PER_PART * batch_tokens)
     with monitor.meter(name, len(items)) as advance:
         advance(done.items, 0)
         for part in pending:
             with monitor.stopping.finishing():
                 positions = [np.zeros(0, dtype=np.int64)]
-                for chunk in chunks(model, part.strips, batch_tokens):
-                    stream.update(chunk.logits, chunk.targets, chunk.groups)
-                    positions.append(chunk.positions)
-                    advance(0, len(chunk.positions))
+                for batch_positions in _update(stream, model, part.strips, batch_tokens):
+                    positions.append(batch_positions)
+                    advance(0, len(batch_positions))
                 if (rows := stream.take_rows()) is not None:
                     # Named by its first item, so that a repeated part replaces the file.
                     path = store.token_rows_folder(name) / f"{done.items:012}.parquet"
@@ -141,10 +178,33 @@ def _read(
     return done
 
 
+def _update(
+    stream: CalibrationStream, model: ForcedModel, strips: Sequence[Strip], batch_tokens: int
+) -> Iterator[Ints]:
+    """Add the scored tokens of strips to a stream; yield the positions of each batch."""
+    if isinstance(model, RecordedForced) and model.tops:
+        for strip in strips:
+            rows = [model.tops[row] for row in strip.given]
+            columns = partial_columns(rows, strip.wanted, stream.schemes)
+            stream.add_rows(columns, [strip.group] * len(rows))
+            yield strip.offset + np.arange(len(rows))
+        return
+    for chunk in chunks(model, strips, batch_tokens):
+        stream.update(chunk.logits, chunk.targets, chunk.groups)
+        yield chunk.positions
+
+
 def _add_system(store: Store, spec: str, model: ForcedModel) -> str:
     name = model.label if model.label not in store.systems() else spec
     facts: dict[str, Any] = {"spec": spec, "model": f"{spec}@{model.version}", "reads": model.reads}
     facts |= {"vocabulary": model.vocabulary_size, "conventions": dict(model.conventions)}
+    if isinstance(model, RecordedForced) and model.tops:
+        schemes, classwise = (store.manifest[option] for option in ("schemes", "classwise"))
+        parsed = [Scheme.parse(scheme) for scheme in schemes]
+        known = known_schemes(parsed, model.tops)
+        facts["schemes"] = [str(scheme) for scheme in known]
+        facts["classwise"] = "predicted" if classwise == "all" else classwise
+        facts["undefined"] = unknown_metrics(parsed, known, classwise)
     store.add_system(name, facts)
     return name
 
@@ -159,11 +219,11 @@ def _check_kind(model: ForcedModel, corpus: Collected[Any]) -> None:
     raise UsageError(f"{model.label} {problem}; give --corpus {fix}.")
 
 
-def _stream(manifest: Mapping[str, Any], width: int, sums: TokenSums | None) -> CalibrationStream:
-    """Return a stream that continues from saved sums, if there are any."""
-    names = ("schemes", "bins", "classwise", "keep_rows", "seed")
-    options = {name: manifest[name] for name in names}
-    stream = CalibrationStream(vocabulary_size=width, units="logits", **options)
+def _stream(store: Store, system: str, sums: TokenSums | None) -> CalibrationStream:
+    """Return a stream of a system that continues from saved sums, if there are any."""
+    facts, names = store.systems()[system], ("schemes", "bins", "classwise", "keep_rows", "seed")
+    options = {name: facts.get(name, store.manifest[name]) for name in names}
+    stream = CalibrationStream(vocabulary_size=facts["vocabulary"], units="logits", **options)
     if sums is not None:
         try:
             stream.restore(unpack(sums.payload))
@@ -272,7 +332,7 @@ class Token(Level):
         others = [name for name in result.estimates if name not in METRICS]
         for metric in (*ordered, *others):
             signed, perfect = _signature(store, system, metric, result.n_tokens), None
-            if metric in result.curves:
+            if metric in result.consistency:
                 # The error of a calibrated model with these confidences, due to few tokens alone.
                 expected = result.consistency[metric].expected
                 method = "reference tokens drawn from the model itself"
@@ -288,7 +348,13 @@ class Token(Level):
             for name, sums in sums_of.items()
             if sums is not None and sums.unscored
         ]
-        return [*session.saved_notes(store), *unscored, *session.unfinished_notes(store, sums_of)]
+        unknown = [
+            f"{name}: {', '.join(undefined)}: {REASON}"
+            for name in sums_of
+            if (undefined := _undefined(store, name))
+        ]
+        unfinished = session.unfinished_notes(store, sums_of)
+        return [*session.saved_notes(store), *unknown, *unscored, *unfinished]
 
     def model_systems(self, store: Store) -> list[str]:
         """Return the models that have read anything."""
@@ -299,12 +365,16 @@ class Token(Level):
     def study(self, store: Store, name: str, system: str, track: Track[Any]) -> Study:
         """Run the study `name` on the saved rows of one system."""
         run: Callable[..., Study] = registry.find(self.studies, name)
+        if "e_ece" in _undefined(store, system):
+            raise UsageError(f"{system}: the study {name} needs e_ece, which is {REASON}.")
         manifest = store.manifest
         return run(token_table(store, system), manifest["seed"], manifest["bins"])
 
     def group_sums(self, store: Store, system: str) -> GroupedSums:
         """Return the sums of one system per document."""
-        return _restored(store, system).grouped()
+        sums, undefined = _restored(store, system).grouped(), _undefined(store, system)
+        kept = {name: part for name, part in sums.metrics.items() if name not in undefined}
+        return replace(sums, metrics=kept)
 
     def row_files(self, store: Store) -> list[tuple[str, Path]]:
         """Return the files of rows per token."""

@@ -68,8 +68,8 @@ class WithoutNotes:
         return ()
 
 
-Reads = Literal["text", "pairs"]
-"""What a teacher-forced model reads: documents, or sentences with their translations."""
+Reads = Literal["text", "pairs", "rows"]
+"""What a teacher-forced model reads: documents, sentences with translations, or recorded rows."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -99,9 +99,13 @@ class LoadOptions:
     trust_remote_code: bool = False
     quantize: str | None = field(default=None, kw_only=True)
     """4bit or 8bit weights; `None` keeps those of the checkpoint."""
+    source_language: str | None = field(default=None, kw_only=True)
+    target_language: str | None = field(default=None, kw_only=True)
+    """Languages of a multilingual translation model, by the codes of its tokenizer."""
 
 
 CONTEXT = "{context}"
+SOURCE = "{source}"
 
 
 @dataclass(frozen=True, slots=True)
@@ -150,6 +154,8 @@ class Forcing(LoadOptions):
 
     window: int | None = None
     stride: int | None = None
+    template: str = SOURCE
+    """What an encoder reads of a source sentence."""
 
 
 class ForcedModel(NamedModel, Protocol):
@@ -157,7 +163,7 @@ class ForcedModel(NamedModel, Protocol):
 
     @property
     def reads(self) -> Reads:
-        """Documents or sentence pairs."""
+        """Documents, sentence pairs or recorded rows."""
 
     @property
     def vocabulary_size(self) -> int:

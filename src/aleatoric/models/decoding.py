@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from aleatoric.errors import UsageError
+from aleatoric.errors import UsageError, quoted
 from aleatoric.types import Ints
 
 if TYPE_CHECKING:
@@ -133,6 +133,43 @@ class Decoder:
         for name, value in self.changes():
             logits = _STEPS[name](logits, value)  # type: ignore[arg-type]
         return logits
+
+
+WHOLE = ("beam", "mbr")
+"""Decoders that choose among whole texts."""
+_MOST = 1000
+
+
+@dataclass(frozen=True, slots=True)
+class TextDecoder:
+    """A way to choose whole texts: draws of tokens, a beam search, or minimum Bayes risk.
+
+    `beam` is the number of beams and of texts; `mbr` the number of ancestral samples from which
+    each text is chosen.
+
+    >>> str(TextDecoder.parse("beam=4")), str(TextDecoder.parse("top_p=.9"))
+    ('beam=4', 'top_p=0.9')
+    """
+
+    tokens: Decoder = Decoder()
+    beam: int = 0
+    mbr: int = 0
+
+    @classmethod
+    def parse(cls, text: str) -> TextDecoder:
+        """Parse a decoder of tokens, `beam=N` or `mbr=N`."""
+        name, _, value = (part.strip() for part in text.partition("="))
+        if name not in WHOLE:
+            return cls(Decoder.parse(text))
+        is_number = value.isdecimal() and len(value) < 5
+        if not is_number or not 2 <= int(value) <= _MOST:
+            problem = f"{name} stands alone, with a whole number from 2 to {_MOST}"
+            raise UsageError(f"decoder {quoted(text, 80)}: {problem}; write {name}=10.")
+        return cls(beam=int(value)) if name == "beam" else cls(mbr=int(value))
+
+    def __str__(self) -> str:
+        chosen = [f"{name}={getattr(self, name)}" for name in WHOLE if getattr(self, name)]
+        return chosen[0] if chosen else str(self.tokens)
 
 
 def top_k(logits: Tensor, k: int) -> Tensor:
@@ -293,6 +330,9 @@ def _parse_part(part: str) -> tuple[str, float | int | bool]:
     if name in _STEPS:
         with suppress(ValueError):
             return name, int(value) if name == "top_k" else float(value)
+    if name in WHOLE:
+        fix = "use it alone, at the text level and with a local model"
+        raise UsageError(f"decoder {part!r} chooses among whole texts; {fix}.")
     forms = "ancestral, greedy, temperature=0.5, top_k=40, top_p=0.9, min_p=0.05, typical=0.2"
     forms += ", epsilon=0.0003, eta=0.0003"
     raise UsageError(f"unknown decoder {part!r}; use {forms}, or several by commas.")

@@ -10,9 +10,10 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from aleatoric.errors import DataError, UsageError
-from aleatoric.models.base import ForcedModel, Forcing, Reads, Strip, pages
-from aleatoric.models.loading import decoder_start, load_spec, padded, positions_of, token_rows
+from aleatoric.errors import DataError, UsageError, quoted
+from aleatoric.models.base import SOURCE, ForcedModel, Forcing, Reads, Strip, pages, text_key
+from aleatoric.models.languages import Direction, check_no_languages, direction
+from aleatoric.models.loading import load_spec, padded, positions_of, token_rows
 from aleatoric.models.pieces import check_bos, policy_of, start_tokens
 from aleatoric.types import Document, SentencePair
 
@@ -125,23 +126,28 @@ def causal_forced(
 class Seq2SeqForced(_HFForced):
     """An encoder-decoder that reads a source and is given its translation, token by token.
 
-    The end-of-sentence token is scored, other special tokens of the target are not.
+    The end-of-sentence token is scored; other special tokens of the target, such as its language,
+    are given and not scored.
     """
 
     window: int
-    start: int
+    direction: Direction
+    template: str = SOURCE
     reads: Reads = "pairs"
 
     @property
     def conventions(self) -> Mapping[str, str]:
-        """Which special tokens are scored."""
-        return {"eos": "scored", "special": "not-scored"}
+        """Which special tokens are scored, the languages and the template."""
+        changed = {} if self.template == SOURCE else {"template": f"#{text_key(self.template)}"}
+        return {"eos": "scored", "special": "not-scored", **self.direction.conventions, **changed}
 
     def strips(self, items: Sequence[SentencePair]) -> list[list[Strip]]:
         """One strip per sentence pair."""
-        sources = self.tokenizer([item.source for item in items])["input_ids"]
-        targets = self.tokenizer(text_target=[item.target for item in items])["input_ids"]
-        rows = zip(items, map(tuple, sources), map(tuple, targets), strict=True)
+        template = self.direction.prefix + self.template
+        texts = [template.replace(SOURCE, item.source) for item in items]
+        sources = self.tokenizer(texts)["input_ids"]
+        targets = self.direction.target(self.tokenizer, [item.target for item in items])
+        rows = zip(items, map(tuple, sources), targets, strict=True)
         return [[self._strip(item.id, source, target)] for item, source, target in rows]
 
     def logits(self, strips: Sequence[Strip]) -> Tensor:
@@ -162,7 +168,9 @@ class Seq2SeqForced(_HFForced):
         return logits
 
     def _strip(self, group: str, source: tuple[int, ...], target: tuple[int, ...]) -> Strip:
-        longest = max(len(source), len(target))
+        tokens = (*self.direction.start, *target)
+        given, wanted = tokens[:-1], tokens[1:]
+        longest = max(len(source), len(given))
         if longest > self.window:
             problem = f"sentence {group} has {longest} tokens, and {self.label} reads {self.window}"
             fix = "cut it into shorter ones in both files"
@@ -170,14 +178,21 @@ class Seq2SeqForced(_HFForced):
         skipped = set(self.tokenizer.all_special_ids) - {self.tokenizer.eos_token_id}
         # An unknown word is still a reference token.
         skipped.discard(self.tokenizer.unk_token_id)
-        scored = tuple(i for i, token in enumerate(target) if token not in skipped)
-        return Strip(group, (self.start, *target[:-1]), target, scored, 0, source)
+        n_given = len(self.direction.start) - 1
+        scored = tuple(i for i in range(n_given, len(wanted)) if wanted[i] not in skipped)
+        return Strip(group, given, wanted, scored, 0, source)
 
 
-def seq2seq_forced(model: Any, tokenizer: Any, *, label: str, version: str) -> Seq2SeqForced:
+def seq2seq_forced(
+    model: Any, tokenizer: Any, *, label: str, version: str, forcing: Forcing | None = None
+) -> Seq2SeqForced:
     """Wrap a loaded encoder-decoder."""
-    start = decoder_start(model, label)
-    return Seq2SeqForced(label, version, model, tokenizer, positions_of(model.config), start)
+    forcing = forcing or Forcing()
+    if SOURCE not in forcing.template:
+        fix = "add it where the sentence goes"
+        raise UsageError(f"the template {quoted(forcing.template)} has no {SOURCE}; {fix}.")
+    how = direction(model, tokenizer, forcing, label), forcing.template
+    return Seq2SeqForced(label, version, model, tokenizer, positions_of(model.config), *how)
 
 
 def _load(kind: str, argument: str, forcing: Forcing) -> ForcedModel:
@@ -189,7 +204,10 @@ def _load(kind: str, argument: str, forcing: Forcing) -> ForcedModel:
 
     model, tokenizer, names = load_spec(kind, argument, forcing, check_pairs)
     if getattr(model.config, "is_encoder_decoder", False):
-        return seq2seq_forced(model, tokenizer, **names)
+        return seq2seq_forced(model, tokenizer, **names, forcing=forcing)
+    check_no_languages(forcing, names["label"])
+    if forcing.template != SOURCE:
+        raise UsageError(f"{names['label']} is no translation model; leave --template out.")
     options: dict[str, Any] = {name: getattr(forcing, name) for name in ("window", "stride", "bos")}
     return causal_forced(model, tokenizer, **names, **options)
 

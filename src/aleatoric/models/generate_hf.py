@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import inspect
-from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, replace
 from functools import cached_property, partial
 from typing import Any
 
@@ -14,9 +14,11 @@ from torch import Tensor
 from aleatoric.errors import UsageError
 from aleatoric.models import loading
 from aleatoric.models.attention import are_same
-from aleatoric.models.base import LoadOptions, Writing, chat_text, joined
+from aleatoric.models.base import LoadOptions, Writing, chat_text, is_out_of_memory, joined
+from aleatoric.models.languages import Direction, check_no_languages, direction
 from aleatoric.models.loading import end_ids, padded, positions_of, token_rows
 from aleatoric.models.pieces import check_bos, policy_of, start_tokens
+from aleatoric.models.plain import PlainPass
 from aleatoric.models.sampling import Batching, Ids, LiveWriter
 
 
@@ -38,6 +40,47 @@ class CachedBatch:
         logits, *tensors = self._step(tokens[:, None], *self._tensors)
         self._tensors = tuple(tensors)
         return logits
+
+
+class PlainBatch:
+    """Rows of a model that cannot be padded, such as a recurrent one.
+
+    Rows of one length run together, and their cache is continued token by token. Whole texts are
+    run if the cache cannot be used.
+    """
+
+    def __init__(self, plain: PlainPass, prompts: Sequence[Ids]) -> None:
+        self._plain, self._texts = plain, list(prompts)
+        self._caches: dict[int, tuple[dict[int, int], Any]] = {}
+        """Length -> the place of each row in the cache, and the cache."""
+
+    def advance(self, parents: Tensor, tokens: Tensor) -> Tensor:
+        """Replace the rows by copies of `parents` plus one token each; return the next logits."""
+        rows = parents.tolist()
+        pairs = zip(rows, tokens.tolist(), strict=True)
+        self._texts = [(*self._texts[parent], token) for parent, token in pairs]
+        return self.logits(rows)
+
+    def logits(self, parents: Sequence[int] = ()) -> Tensor:
+        """Return the logits after each row; `parents` are their rows before the last token."""
+        groups: dict[int, list[int]] = {}
+        for row, text in enumerate(self._texts):
+            groups.setdefault(len(text), []).append(row)
+        before, self._caches = self._caches, {}
+        parts = []
+        for length, group in groups.items():
+            texts, cache = [self._texts[row] for row in group], None
+            if length - 1 in before:
+                places, cache = before[length - 1]
+                chosen = torch.tensor([places[parents[row]] for row in group])
+                cache.reorder_cache(chosen.to(self._plain.model.device))
+                texts = [text[-1:] for text in texts]
+            logits, cache = self._plain.continued(texts, cache)
+            parts.append(logits)
+            if cache is not None:
+                self._caches[length] = {row: place for place, row in enumerate(group)}, cache
+        order = torch.tensor([row for group in groups.values() for row in group])
+        return torch.cat(parts)[order.argsort()]
 
 
 @dataclass(frozen=True, eq=False)
@@ -71,8 +114,10 @@ class HFNetwork:
     def bytes_of(self, tokens: int) -> int:
         """Upper bound of the memory of the keys and values of so many tokens."""
         config = self.model.config.get_text_config(decoder=True)
-        heads = getattr(config, "num_key_value_heads", None) or config.num_attention_heads
-        size = getattr(config, "head_dim", None) or config.hidden_size // config.num_attention_heads
+        # Recurrent models without heads keep a state, which takes less than so many tokens.
+        n_heads = getattr(config, "num_attention_heads", None) or 1
+        heads = getattr(config, "num_key_value_heads", None) or n_heads
+        size = getattr(config, "head_dim", None) or config.hidden_size // n_heads
         return int(2 * tokens * config.num_hidden_layers * heads * size * self.model.dtype.itemsize)
 
     def _text(self, turns: Sequence[str], ask: Writing, *, is_continued: bool) -> str:
@@ -86,6 +131,8 @@ class CausalNetwork(HFNetwork):
     """A causal LM with its tokenizer. Special tokens end a text, as at the word level."""
 
     start: Ids = ()
+    plain: PlainPass | None = field(default=None, repr=False)
+    """Runs rows of a batch that cannot be padded; `None` if they can."""
 
     @cached_property
     def ends(self) -> tuple[int, ...]:
@@ -107,10 +154,14 @@ class CausalNetwork(HFNetwork):
         """Return what the input leaves of the window."""
         return self.window - len(ids)
 
-    def begin(self, prompts: Sequence[Ids]) -> tuple[CachedBatch, Tensor]:
-        """Run prompts in one batch, padded at the start."""
+    def begin(self, prompts: Sequence[Ids]) -> tuple[CachedBatch | PlainBatch, Tensor]:
+        """Run prompts in one batch, padded at the start; those of one length if they cannot be."""
         from transformers import DynamicCache
 
+        if self.plain is not None:
+            self.plain.check(max(map(len, prompts)) + _AHEAD, self.window)
+            rows = PlainBatch(self.plain, prompts)
+            return rows, rows.logits()
         cache = DynamicCache()
         ids, mask = padded(prompts, self.device, left=True)
 
@@ -143,29 +194,32 @@ class CausalNetwork(HFNetwork):
 
 
 def causal_network(model: Any, tokenizer: Any, *, label: str, bos: str = "auto") -> CausalNetwork:
-    """Wrap a loaded causal LM; raises if rows of a batch cannot share its cache.
-
-    A short row, padded and copied, must give the same logits as by itself.
-    """
+    """Wrap a loaded causal LM, with plain passes if rows of a batch cannot be padded."""
     network = CausalNetwork(label, model.eval(), tokenizer, start_tokens(tokenizer, bos, label))
+    return network if _can_pad(network) else replace(network, plain=PlainPass(model))
+
+
+def _can_pad(network: CausalNetwork) -> bool:
+    """Whether a short row, padded and copied, gives the same logits as by itself."""
     a, b, c = (token % network.width for token in (1, 2, 3))
+    rows = ((b,), (c,)), ((a, b, c), (c,)), ((b,), (a,))
+    try:
+        expected = torch.cat([network.alone(*row) for row in rows])
+    except (AttributeError, IndexError, RuntimeError, TypeError, ValueError) as error:
+        raise loading.failing_pass(network.label, error) from error
     try:
         batch, _ = network.begin([(a, b, c), (b,)])
         parents = torch.tensor([1, 0, 1], device=network.device)
         logits = batch.advance(parents, torch.tensor([c, c, a], device=network.device))
-        rows = ((b,), (c,)), ((a, b, c), (c,)), ((b,), (a,))
-        expected = [network.alone(*row) for row in rows]
-    except (AttributeError, TypeError, RuntimeError, ValueError, IndexError) as error:
-        raise UsageError(f"{network.label}: {_NO_SHARING} ({type(error).__name__}).") from error
-    if not are_same(torch.cat(expected), logits):
-        raise UsageError(f"{network.label}: {_NO_SHARING}.")
-    return network
+    except Exception as error:  # caches of unknown kinds fail in many ways
+        if is_out_of_memory(error):
+            raise
+        return False
+    return are_same(expected, logits)
 
 
-_NO_SHARING = (
-    "it does not keep keys and values that rows of a batch can share; use a decoder-only "
-    "transformer with the eager or sdpa attention"
-)
+_AHEAD = 128
+"""Tokens after the inputs at which the use of a cache is compared with no use."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -176,7 +230,7 @@ class Seq2SeqNetwork(HFNetwork):
     checkpoints give it a meaningless logit.
     """
 
-    start: int
+    direction: Direction
 
     @cached_property
     def ends(self) -> tuple[int, ...]:
@@ -187,18 +241,19 @@ class Seq2SeqNetwork(HFNetwork):
     @property
     def conventions(self) -> Mapping[str, str]:
         """How a text ends, and what is never drawn."""
-        return {"end": "eos", "pad": "never"}
+        return {"end": "eos", "pad": "never", **self.direction.conventions}
 
     def encode(self, turns: Sequence[str], ask: Writing) -> Ids:
         """Tokenize the input, with the special tokens that the tokenizer adds."""
-        return tuple(self.tokenizer(self._text(turns, ask, is_continued=False))["input_ids"])
+        text = self.direction.prefix + self._text(turns, ask, is_continued=False)
+        return tuple(self.tokenizer(text)["input_ids"])
 
     def room(self, ids: Ids) -> int:
         """Return the decoder's window, if the input fits the encoder's."""
-        return self.window - 1 if len(ids) <= self.window else 0
+        return self.window - len(self.direction.start) if len(ids) <= self.window else 0
 
     def begin(self, prompts: Sequence[Ids]) -> tuple[CachedBatch, Tensor]:
-        """Run the encoder on inputs in one batch, and the decoder's first token."""
+        """Run the encoder on inputs in one batch, and the decoder's start."""
         from transformers import DynamicCache, EncoderDecoderCache
         from transformers.modeling_outputs import BaseModelOutput
 
@@ -211,13 +266,14 @@ class Seq2SeqNetwork(HFNetwork):
             inputs = {"encoder_outputs": BaseModelOutput(states), "past_key_values": cache}
             return self.forward(tokens, mask, **inputs, use_cache=True), states, mask
 
-        first, *_ = step(torch.full_like(ids[:, :1], self.start), states, mask)
+        start = torch.tensor([self.direction.start] * len(prompts), device=self.device)
+        first, *_ = step(start, states, mask)
         return CachedBatch(step, cache, states, mask), first
 
     def alone(self, prompt: Ids, written: Ids) -> Tensor:
         """Run one row by itself, without a cache."""
         ids = torch.tensor([prompt], device=self.device)
-        target = torch.tensor([(self.start, *written)], device=self.device)
+        target = torch.tensor([(*self.direction.start, *written)], device=self.device)
         mask = torch.ones_like(ids)
         return self.forward(target, mask, input_ids=ids, use_cache=False)
 
@@ -247,7 +303,7 @@ _OFF: dict[str, tuple[Any, ...]] = {
 def _load(kind: str, argument: str, options: LoadOptions) -> LiveWriter:
     check = partial(_check_pairs, options.bos)
     model, tokenizer, names = loading.load_spec(kind, argument, options, check)
-    return text_model(model, tokenizer, **names, bos=options.bos)
+    return text_model(model, tokenizer, **names, options=options)
 
 
 load_smollm2, load_gguf, load_hf = (partial(_load, kind) for kind in ("smollm2", "gguf", "hf"))
@@ -267,20 +323,34 @@ def text_model(
     version: str = "in memory",
     bos: str = "auto",
     batching: Batching | None = None,
+    options: LoadOptions | None = None,
 ) -> LiveWriter:
     """Wrap a model and tokenizer already in memory as a text generator."""
     network: TextNetwork
+    options = options or LoadOptions(bos=bos)
     if getattr(model.config, "is_encoder_decoder", False):
-        _check_pairs(bos, label)
-        start = loading.decoder_start(model, label)
-        network = Seq2SeqNetwork(label, model.eval(), tokenizer, start)
+        _check_pairs(options.bos, label)
+        how = direction(model, tokenizer, options, label)
+        network = Seq2SeqNetwork(label, model.eval(), tokenizer, how)
     else:
-        network = causal_network(model, tokenizer, label=label, bos=bos)
+        check_no_languages(options, label)
+        network = causal_network(model, tokenizer, label=label, bos=options.bos)
+    remarks = tuple(_remarks(label, model, network))
+    return LiveWriter(label, version, network, remarks, batching or Batching())
+
+
+def _remarks(label: str, model: Any, network: TextNetwork) -> Iterator[str]:
+    """Yield notes on plain passes and on settings that are not applied."""
+    if getattr(network, "plain", None) is not None:
+        kind = model.config.get_text_config().model_type
+        yield f"{label}: models of type {kind} cannot be padded; texts are run in plain passes"
     config = getattr(model, "generation_config", None)
+    given = network.direction.start if isinstance(network, Seq2SeqNetwork) else ()
+    settings = [(name, getattr(config, name, None), off) for name, off in _OFF.items()]
     ignored = ", ".join(
-        f"{name}={getattr(config, name)}"
-        for name, off in _OFF.items()
-        if getattr(config, name, None) not in off
+        f"{name}={value}"
+        for name, value, off in settings
+        if value not in off and not (name == "forced_bos_token_id" and value in given)
     )
-    remark = f"{label}: settings of its generation_config are not applied: {ignored}"
-    return LiveWriter(label, version, network, (remark,) if ignored else (), batching or Batching())
+    if ignored:
+        yield f"{label}: settings of its generation_config are not applied: {ignored}"

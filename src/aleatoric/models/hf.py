@@ -10,14 +10,13 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from aleatoric.errors import UsageError
 from aleatoric.models import attention, gguf
 from aleatoric.models.attention import KV, SHALLOW, ProbeTree, Tiles, are_same
 from aleatoric.models.base import LoadOptions, is_out_of_memory
 from aleatoric.models.checkpoints import short_name
 from aleatoric.models.loading import (
     end_ids,
-    first_line,
+    failing_pass,
     load_parts,
     positions_of,
     precision_of,
@@ -180,9 +179,7 @@ def has_tree_pass(lm: HFModel) -> bool:
     try:
         expected = attention.plain_logits(lm.model, tree.texts)
     except (AttributeError, IndexError, RuntimeError, TypeError, ValueError) as error:
-        problem = f"its forward pass fails: {first_line(error).rstrip('.')}"
-        fix = "check that weights, tokenizer and --dtype fit together"
-        raise UsageError(f"{lm.name}: {problem}; {fix}.") from error
+        raise failing_pass(lm.name, error) from error
     try:
         logits = attention.tree_logits(lm, tree)
     except Exception as error:  # models without mask, cache or positions fail in many ways

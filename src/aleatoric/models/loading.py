@@ -202,6 +202,13 @@ give a folder."
     return ModelError(f"{problem}; check the name and the network, or give a folder.")
 
 
+def failing_pass(name: str, error: Exception) -> UsageError:
+    """Return the error for a model whose plain forward pass fails."""
+    problem = f"its forward pass fails: {first_line(error).rstrip('.')}"
+    fix = "check that weights, tokenizer and --dtype fit together"
+    return UsageError(f"{name}: {problem}; {fix}.")
+
+
 def first_line(error: Exception) -> str:
     """Return the first line of an error's message, or its type."""
     return str(error).strip().splitlines()[0] if str(error).strip() else type(error).__name__

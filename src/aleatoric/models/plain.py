@@ -259,6 +259,11 @@ class PlainPass:
         logits: Tensor = out.logits[:, -1]
         return logits
 
+    def continued(self, rows: Sequence[Tokens], cache: Any = None) -> tuple[Tensor, Any]:
+        """Return the logits after rows of one length, and their cache if it can be used."""
+        out = self._run(rows, cache)
+        return out.logits[:, -1], None if self.use == "none" else self._cache_of(out)
+
     def alone(self, texts: Sequence[Tokens]) -> Tensor:
         """Return the logits after each text, run by itself and without a cache."""
         return torch.cat([self._last([text], use_cache=False) for text in texts])

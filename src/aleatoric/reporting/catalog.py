@@ -8,6 +8,7 @@ from dataclasses import dataclass
 
 from aleatoric import registry
 from aleatoric.errors import AleatoricError
+from aleatoric.models.decoding import WHOLE
 from aleatoric.reporting import resource
 from aleatoric.result_types import Table
 from aleatoric.studies.compare_statistics import better
@@ -54,7 +55,7 @@ def _metrics() -> Table:
 
 
 def _section(section: ListSection) -> Table:
-    levels = {name: "word, text" for name in section.uses if not section.kinds}
+    levels = {name: _level(name) for name in section.uses if not section.kinds}
     found: dict[str, str] = {}
     for kind, level in section.kinds.items():
         for name in registry.names(kind):
@@ -64,6 +65,11 @@ def _section(section: ListSection) -> Table:
     others = [(name, kind) for name, kind in found.items() if name not in section.uses]
     rows += [(name, levels[name], name, _first_line(kind, name)) for name, kind in others]
     return Table(section.title, ("name", "level", "use", "description"), tuple(rows))
+
+
+def _level(decoder: str) -> str:
+    """Return the levels of a decoder."""
+    return "text" if decoder in WHOLE else "word, text"
 
 
 def _first_line(kind: str, name: str) -> str:

@@ -21,6 +21,7 @@ from aleatoric.models.base import (
     WordModel,
 )
 from aleatoric.models.checkpoints import OF_FILES
+from aleatoric.models.languages import check_no_languages
 from aleatoric.runs.job import LOCAL, EngineOptions, Loading
 
 _HUB_NAME = re.compile(r"[\w.-]+(/[\w.-]+)?", re.ASCII)
@@ -124,6 +125,8 @@ def open_forced(spec: str, forcing: Forcing) -> ForcedModel:
 
 def open_text_model(spec: str, loading: LoadOptions) -> TextModel:
     """Open the text model of `smollm2`, `hf:NAME[@REVISION]`, `openai:...`, `recorded:FILE`, ..."""
+    if spec.partition(":")[0] not in (*registry.names("language_models"), "recorded"):
+        check_no_languages(loading, spec)
     return cast(TextModel, _open(spec, "text_models", loading))
 
 

@@ -104,7 +104,9 @@ class Job:
     def loading(self) -> Loading:
         """Options for loading live models."""
         options = (self.dtype, self.device, self.bos, self.trust_remote_code)
-        return Loading(*options, quantize=self.quantize)
+        names = ("source_language", "target_language")
+        languages: dict[str, Any] = {name: getattr(self, name, None) for name in names}
+        return Loading(*options, quantize=self.quantize, **languages)
 
     @property
     def engine_options(self) -> EngineOptions:

@@ -267,7 +267,7 @@ def test_unsupported_decoder_is_rejected(server: Any) -> None:
     for options, decoder in (("server=openai", "top_k=40"), ("server=vllm", "typical=0.2")):
         with pytest.raises(UsageError, match="cannot be sent"):
             list(model_at(server, options).draws(items(1), ask(1, decoder)))
-    with pytest.raises(UsageError, match="unknown decoder"):
+    with pytest.raises(UsageError, match="chooses among whole texts"):
         list(model_at(server).draws(items(1), ask(1, "beam=4")))
     assert not server.asked
 

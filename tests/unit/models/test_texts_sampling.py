@@ -6,6 +6,7 @@ from __future__ import annotations
 from collections import Counter
 from typing import Any
 
+import numpy as np
 import pytest
 from marks import sampled
 
@@ -26,11 +27,20 @@ from transformers.generation.logits_process import (
 )
 from writers import ToyNetwork, alike, ask, first_tokens, fits, items, written
 
-from aleatoric.errors import ModelError
+from aleatoric.calibration.schemes import Scheme
+from aleatoric.errors import ModelError, UsageError
 from aleatoric.models import sampling
-from aleatoric.models.decoding import Decoder
+from aleatoric.models.decoding import Decoder, TextDecoder
 from aleatoric.models.generate_hf import text_model
-from aleatoric.models.sampling import Batching
+from aleatoric.models.openai_spec import parse_decoder
+from aleatoric.models.sampling import (
+    Batching,
+    TextPrompt,
+    TextSampler,
+    key_of,
+    packs_of,
+    write_all,
+)
 
 KINDS = ["gpt2", "t5", "marian", "bart"]
 DECODERS = {
@@ -272,3 +282,125 @@ def test_generation_in_half_precision() -> None:
     net = network("gpt2", torch.bfloat16)
     found = written(net, encoded(net, *INPUTS), 3, 5, "top_p=0.9")
     assert len(found) == 3 * len(INPUTS)
+
+
+def searched(net: Any, prompt: tuple[int, ...], width: int, room: int) -> list[tuple[int, ...]]:
+    """The best texts of transformers' beam search."""
+    ids = torch.tensor([prompt])
+    start = 1 if net.model.config.is_encoder_decoder else len(prompt)
+    banned = {"bad_words_ids": [[1]]} if net.model.config.is_encoder_decoder else {}
+    out = net.model.generate(
+        ids, attention_mask=torch.ones_like(ids), max_new_tokens=room, eos_token_id=list(net.ends),
+        num_beams=width, num_return_sequences=width, do_sample=False, length_penalty=1.0,
+        early_stopping=False, pad_token_id=1, forced_eos_token_id=None, **banned,
+    )  # fmt: skip
+    rows = [row[start:] for row in out.tolist()]
+    lengths = [next((i for i, t in enumerate(row) if t in net.ends), len(row)) for row in rows]
+    return [tuple(row[:n]) for row, n in zip(rows, lengths, strict=True)]
+
+
+@pytest.mark.parametrize("kind", KINDS)
+@pytest.mark.parametrize("width", [2, 5])
+def test_beam_search_matches_generate(kind: str, width: int) -> None:
+    net = network(kind)
+    # One end, since transformers counts several ends of one text as several texts; a likely one.
+    prompts, n_ended = encoded(net, *INPUTS), 0
+    (text, *_) = TextSampler(net, Decoder()).best(TextPrompt("0", prompts[0], 0, 6), 5)
+    vars(net)["ends"] = (text.ids[2],)
+    for prompt in prompts:
+        asked = TextPrompt("0", prompt, 0, 6)
+        found = TextSampler(net, Decoder()).best(asked, width)
+        assert [text.ids for text in found] == searched(net, prompt, width, 6)
+        n_ended += sum(not text.is_cut for text in found)
+    assert n_ended
+
+
+def test_beam_search_finds_the_most_likely_toy_texts() -> None:
+    """With as many beams as texts, the search is exhaustive."""
+    toy = EnumerableLM((b" a", b"b", b"."), depth=2, seed=1, sharpness=1.0)
+    scored = []
+    stack: list[tuple[tuple[int, ...], float]] = [((), 0.0)]
+    while stack:
+        ids, logp = stack.pop()
+        for token, more in enumerate(toy.next_log_probs((0, *ids))):
+            if more == -np.inf:
+                continue
+            if token == len(toy.tokens) or len(ids) == 2:
+                whole = ids if token == len(toy.tokens) else (*ids, token)
+                scored.append(((logp + more) / (len(ids) + 1), whole))
+            else:
+                stack.append(((*ids, token), logp + more))
+    found = TextSampler(ToyNetwork(toy), Decoder()).best(TextPrompt("0", (0,), 0, 3), 100)
+    wanted = [ids for _, ids in sorted(scored, key=lambda pair: -pair[0])]
+    assert [text.ids for text in found] == wanted
+
+
+@pytest.mark.parametrize("kind", ["gpt2", "t5"])
+def test_beam_gives_a_set_of_texts_whatever_the_batch(kind: str) -> None:
+    model, words = tiny(kind)
+    found = []
+    for rows in (1, 50):
+        writer = text_model(model, words, label=kind, batching=Batching(rows=rows))
+        asked = ask(samples=3, decoder="beam=4", max_new_tokens=6, seed=rows)
+        found.append({texts.item_id: texts.texts for texts in writer.write(items(*INPUTS), asked)})
+    assert found[0] == found[1]
+    assert all(len(texts) == 4 for texts in found[0].values())
+    assert writer.tally.texts == 4 * len(INPUTS)
+
+
+def similarity(one: str, other: str) -> float:
+    """The share of words that the other text has too; 1 for two texts without words."""
+    a, b = one.lower().split(), other.lower().split()
+    if not a and not b:
+        return 1.0
+    return (sum(word in b for word in a) + sum(word in a for word in b)) / (len(a) + len(b))
+
+
+def test_minimum_bayes_risk_matches_a_loop_over_pools() -> None:
+    model, words = tiny("gpt2")
+    writer = text_model(model, words, label="x")
+    size, number = 8, 5
+    asked = ask(decoder=f"mbr={size}", samples=number, max_new_tokens=12, seed=3)
+    found = {texts.item_id: texts.texts for texts in writer.write(items(*INPUTS), asked)}
+    how = TextDecoder.parse(f"mbr={size}")
+    for item in items(*INPUTS):
+        ids = writer.network.encode(item.input, asked)
+        prompt = TextPrompt(
+            item.id, ids, key_of(3, item.id, how), min(12, writer.network.room(ids))
+        )
+        drawn = write_all(TextSampler(writer.network, Decoder()), packs_of([prompt], 40, 7))
+        by_number = {sample.number: sample.ids for sample in drawn}
+        texts = [writer.network.decode(by_number[i]).strip() for i in range(size * number)]
+        wanted = []
+        for first in range(0, size * number, size):
+            pool = texts[first : first + size]
+            gains = [round(sum(similarity(a, b) for b in pool) / size, 9) for a in pool]
+            wanted.append(pool[gains.index(max(gains))])
+        assert found[item.id] == tuple(wanted)
+
+
+def test_minimum_bayes_risk_does_not_depend_on_batches() -> None:
+    model, words = tiny("t5")
+    found = []
+    for rows in (3, 200):
+        writer = text_model(model, words, label="x", batching=Batching(rows=rows))
+        asked = ask(decoder="mbr=5", samples=3, max_new_tokens=6)
+        found.append({texts.item_id: texts.texts for texts in writer.write(items(*INPUTS), asked)})
+    assert found[0] == found[1]
+    assert all(len(texts) == 3 for texts in found[0].values())
+    assert writer.tally.texts == 3 * len(INPUTS)
+
+
+@pytest.mark.parametrize("name", ["beam=1", "beam=x", "mbr", "mbr=1001", "beam=4,top_p=0.9"])
+def test_invalid_decoders_of_whole_texts_are_rejected(name: str) -> None:
+    with pytest.raises(UsageError, match="stands alone, with a whole number from 2 to 1000"):
+        TextDecoder.parse(name)
+
+
+@pytest.mark.parametrize("name", ["beam=4", "mbr=50", "top_p=0.9,beam=4"])
+def test_decoders_of_whole_texts_are_refused_at_other_levels_and_by_servers(name: str) -> None:
+    for parse in (Decoder.parse, Scheme.parse, parse_decoder):
+        with pytest.raises(
+            UsageError, match="chooses among whole texts; use it alone, at the text"
+        ):
+            parse(name)

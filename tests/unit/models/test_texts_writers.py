@@ -95,7 +95,7 @@ def test_invalid_generation_options_are_rejected(bad: dict[str, Any]) -> None:
 
 def test_unknown_decoder_is_rejected() -> None:
     with pytest.raises(UsageError, match="unknown decoder"):
-        list(writer().write(items("A dog"), ask(decoder="beam=4")))
+        list(writer().write(items("A dog"), ask(decoder="beams=4")))
 
 
 def test_inputs_that_fill_the_window_are_named() -> None:
@@ -177,9 +177,11 @@ def test_invalid_text_model_spec_is_rejected(spec: str) -> None:
         open_text_model(spec, Loading())
 
 
-def test_model_without_kv_cache_is_rejected() -> None:
+def test_model_without_kv_cache_runs_whole_texts() -> None:
+    wanted = [texts.texts for texts in writer().write(items("A dog", "Bread"), ask())]
     model, words = tiny("gpt2")
     forward = model.forward
-    model.forward = lambda input_ids, attention_mask, **_: forward(input_ids=input_ids)
-    with pytest.raises(UsageError, match="keys and values"):
-        text_model(model, words, label="odd")
+    model.forward = lambda input_ids, **_: forward(input_ids=input_ids, use_cache=False)
+    odd = text_model(model, words, label="odd")
+    assert [texts.texts for texts in odd.write(items("A dog", "Bread"), ask())] == wanted
+    assert "odd: models of type gpt2 cannot be padded; texts are run in plain passes" in odd.notes()

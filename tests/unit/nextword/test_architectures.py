@@ -4,6 +4,7 @@
 from __future__ import annotations
 
 import math
+from collections import Counter
 from dataclasses import replace
 from typing import Any
 
@@ -19,8 +20,19 @@ from transformers import AutoConfig, AutoModelForCausalLM
 
 from aleatoric.errors import UsageError
 from aleatoric.models.attention import are_same
-from aleatoric.models.generate_hf import causal_network
+from aleatoric.models.base import Writing
+from aleatoric.models.decoding import Decoder
+from aleatoric.models.forced import causal_forced
+from aleatoric.models.generate_hf import causal_network, text_model
 from aleatoric.models.hf import HFModel, has_tree_pass, in_tiles, wrap
+from aleatoric.models.sampling import (
+    Batching,
+    TextPrompt,
+    TextSampler,
+    key_of,
+    packs_of,
+    write_all,
+)
 from aleatoric.nextword.bounds import WordProbabilities
 from aleatoric.nextword.exact import Question, Search, exact
 from aleatoric.nextword.rules import DONE, WordState, advance
@@ -28,7 +40,7 @@ from aleatoric.nextword.sampled import Prompt, mc
 from aleatoric.nextword.tree import Limits
 from aleatoric.nextword.vocabulary import Vocabulary
 from aleatoric.tuning.losses import human_losses, word_tree
-from aleatoric.types import Item
+from aleatoric.types import Document, Item, TextItem
 
 POSITIONS = 96
 BASE: dict[str, Any] = {
@@ -394,29 +406,76 @@ def test_alibi_is_detected_at_any_weight_scale(scale):
         assert wrap(model, tokenizer(), name="tiny").window == 0
 
 
-@pytest.mark.parametrize(
-    "kind", sampled(["mamba", "rwkv", "jamba", "qwen3_next", "lfm2"], ["mamba"])
-)
-@pytest.mark.parametrize("scale", [0.02, 0.3], ids=["flat", "peaked"])
-def test_recurrent_models_are_rejected_for_text_generation(kind, scale):
-    model = network(kind, PLAIN[kind], scale)
-    with pytest.raises(UsageError, match="does not keep keys and values") as caught:
-        causal_network(model, tokenizer(), label="tiny")
-    assert is_one_line(caught.value)
+LONG = tuple(range(1, 40))
+GENERATED = {**ALL, **{f"{kind} windowed": settings for kind, settings in WINDOWED.items()}}
+QUICK_GENERATED = ("bloom", "mamba", "rwkv", "mistral windowed")
 
 
-@pytest.mark.parametrize(
-    "kind", sampled(["bloom", "mpt", "gpt_neo", "llama4_text", *WINDOWED], ["bloom", "mistral"])
-)
-def test_text_generation_is_correct_beyond_attention_window(kind):
-    writer = causal_network(network(kind, (PLAIN | WINDOWED)[kind]), tokenizer(), label="tiny")
-    long, short = tuple(range(1, 40)), (5, 6, 7)
-    assert writer.room(long) > 0
-    batch, first = writer.begin([long, short])
-    second = batch.advance(torch.tensor([1, 0]), torch.tensor([8, 9]))
-    alone = [writer.alone(long, ()), writer.alone(short, ())]
-    alone += [writer.alone(short, (8,)), writer.alone(long, (9,))]
-    assert are_same(torch.cat(alone), torch.cat([first, second]))
+@pytest.mark.parametrize("kind", sampled(GENERATED, QUICK_GENERATED))
+def test_rows_of_text_generation_match_separate_passes(kind):
+    writer = causal_network(network(kind, GENERATED[kind]), tokenizer(), label="tiny")
+    short = (5, 6, 7)
+    batch, first = writer.begin([LONG, short])
+    second = batch.advance(torch.tensor([1, 0, 1]), torch.tensor([8, 9, 10]))
+    third = batch.advance(torch.tensor([2, 2, 0]), torch.tensor([3, 4, 3]))
+    rows = [(LONG, ()), (short, ()), (short, (8,)), (LONG, (9,)), (short, (10,))]
+    rows += [(short, (10, 3)), (short, (10, 4)), (short, (8, 3))]
+    alone = [writer.alone(*row) for row in rows]
+    assert are_same(torch.cat(alone), torch.cat([first, second, third]))
+
+
+@pytest.mark.parametrize("kind", sampled(ALL, ("mamba", "rwkv", "bloom")))
+def test_texts_do_not_depend_on_batches(kind):
+    model, inputs = (
+        network(kind, ALL[kind]),
+        ("many things", "It's", "the cat", "some of them", "so"),
+    )
+    items = [TextItem(str(i), "1", (text,), ()) for i, text in enumerate(inputs)]
+    found = []
+    for rows in (1, 4, 100):
+        writer = text_model(model, tokenizer(), label="tiny", batching=Batching(rows=rows))
+        ask = Writing(samples=3, max_new_tokens=6)
+        found.append({texts.item_id: texts.texts for texts in writer.write(items, ask)})
+    assert found[0] == found[1] == found[2]
+    assert len({text for texts in found[0].values() for text in texts}) > 10
+
+
+@pytest.mark.parametrize("kind", sampled(["mamba", "rwkv", "jamba", "lfm2"], ["mamba"]))
+def test_texts_of_recurrent_models_have_enumerated_frequencies(kind):
+    """The first two tokens of texts against the probabilities of separate passes."""
+    net = causal_network(network(kind, PLAIN[kind]), tokenizer(), label="tiny")
+    assert net.plain is not None
+    prompt, samples = (5, 6, 7), 4000
+    asked = [TextPrompt("a", prompt, key_of(0, "a", Decoder()), 2)]
+    drawn = write_all(TextSampler(net, Decoder()), packs_of(asked, samples, 1000))
+    counts = Counter(written.ids for written in drawn)
+    expected: Counter[tuple[int, ...]] = Counter()
+    for first, p in enumerate(net.alone(prompt, ())[0].softmax(-1).tolist()):
+        if first in net.ends:
+            expected[()] += p
+            continue
+        for second, q in enumerate(net.alone(prompt, (first,))[0].softmax(-1).tolist()):
+            expected[(first,) if second in net.ends else (first, second)] += p * q
+    observed = [counts[ids] for ids in expected]
+    assert sum(observed) == samples
+    wanted = [samples * p for p in expected.values()]
+    assert chisquare(*pooled(observed, wanted)).pvalue > 1e-4
+
+
+@pytest.mark.parametrize("kind", sampled(GENERATED, QUICK_GENERATED))
+def test_reference_tokens_get_the_logits_of_plain_forward_passes(kind):
+    """Padded batches at the token level against one pass per position, without a cache."""
+    model = network(kind, GENERATED[kind])
+    reader = causal_forced(model, tokenizer(), label="tiny", version="local", window=30)
+    items = [Document("a", CONTEXTS[0] * 3), Document("b", CONTEXTS[1])]
+    strips = [strip for of_item in reader.strips(items) for strip in of_item]
+    assert len({len(strip.given) for strip in strips}) > 1
+    for row, strip in zip(reader.logits(strips), strips, strict=True):
+        stops = range(1, len(strip.given) + 1, 4)
+        with torch.inference_mode():
+            texts = [torch.tensor([strip.given[:stop]]) for stop in stops]
+            plain = [model(input_ids=text, use_cache=False).logits[0, -1] for text in texts]
+        assert are_same(torch.stack(plain), row[[stop - 1 for stop in stops]])
 
 
 def test_model_wrapped_twice_still_supports_tiles():
