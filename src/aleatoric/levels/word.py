@@ -108,8 +108,8 @@ class WordJob(ClusterJob):
     def loading(self) -> Loading:
         """Options for loading and asking models."""
         prompting = Prompting(self.template, self.chat, self.system)
-        asked = {"estimator": self.estimator, "runtime": self.runtime, "prompting": prompting}
-        return replace(super().loading, **asked)
+        loading = replace(super().loading, estimator=self.estimator, prompting=prompting)
+        return replace(loading, runtime=self.runtime)
 
     @cached_property
     def choices(self) -> Choices:

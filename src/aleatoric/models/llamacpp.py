@@ -137,7 +137,8 @@ class LlamaPass:
         self.width = int(llama_cpp.llama_vocab_n_tokens(self._words))
         self.positions = int(llama_cpp.llama_model_n_ctx_train(model))
         self.weights = self._weights()
-        self._length, self._held = 0, [()]
+        self._length = 0
+        self._held: list[Tokens] = [()]
 
     def _weights(self) -> str:
         """Return the type of most weights, such as Q4_K_M."""
