@@ -23,7 +23,6 @@ from torch import Tensor
 
 from aleatoric.errors import DataError, ModelError, UsageError, needs
 from aleatoric.models import gguf
-from aleatoric.models.attention import probe_tokens
 from aleatoric.models.base import LoadOptions
 from aleatoric.models.checkpoints import file_sha256, import_heavy
 from aleatoric.models.pieces import load_tokenizer, start_tokens, token_pieces
@@ -193,11 +192,16 @@ class LlamaPass:
         From some number of columns on, llama.cpp may multiply matrices in another way.
         """
         slots = len(self._held)
-        texts = [(token,) for token in probe_tokens(min(self.width, 997), slots).tolist()]
-        expected = torch.cat([self.alone([text]) for text in texts[:2]])
-        counts = sorted({2, 3, slots // 2, slots - 1, slots} - {0, 1})
-        found = (self.alone(texts[:count])[:2] for count in counts if count <= slots)
-        return all(torch.equal(rows, expected) for rows in found)
+        # Tokens of all parts of the vocabulary: the first ones may be special or never trained.
+        spread = np.linspace(0, self.width - 1, 2 * slots + 2).astype(int)[1:-1].tolist()
+        texts = list(zip(spread[:slots], spread[slots:], strict=True))
+        expected = torch.cat([self.alone([text]) for text in texts])
+        counts = [count for count in (2, 3, slots // 2, slots - 1, slots) if 1 < count <= slots]
+        return all(self._is_same(texts[:count], expected[:count]) for count in counts)
+
+    def _is_same(self, texts: Sequence[Tokens], expected: Tensor) -> bool:
+        self._held = [()] * len(self._held)
+        return torch.equal(self.alone(texts), expected)
 
     def contexts(self, tokens: Tokens, stops: Sequence[int]) -> Iterator[tuple[Tensor, LlamaState]]:
         """Yield, per ascending stop, the logits after `tokens[:stop]` and the state there."""
