@@ -250,8 +250,8 @@ def report(
 def load(model: str, **options: Any) -> LiveModel:
     """Load a language model for `word_probabilities` and `surprisal`.
 
-    `options` are device, dtype, bos, trust_remote_code, template, chat and system, as on the
-    command line.
+    `options` are device, dtype, quantize, runtime, bos, trust_remote_code, template, chat and
+    system, as on the command line.
     """
     from aleatoric.models.base import Prompting
     from aleatoric.nextword.live import LiveModel

@@ -62,6 +62,7 @@ PLUGINS: dict[str, dict[str, str]] = {
         "toy": "aleatoric.models.toy:load",
     },
     "language_models": _from("models.hf", "smollm2=load_smollm2 hf=load gguf=load_gguf"),
+    "llamacpp_models": _from("models.llamacpp", "smollm2=load_smollm2 gguf=load_gguf"),
     "estimators": _from("nextword.live", "exact=LiveModel mc=LiveModel"),
     "forced_models": {
         **_from("models.forced", _LIVE),

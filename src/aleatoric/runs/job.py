@@ -233,6 +233,8 @@ class Loading(LoadOptions):
     """Options for loading and querying live models."""
 
     estimator: str = "exact"
+    runtime: str = "transformers"
+    """What runs local models: transformers or llama.cpp."""
     prompting: Prompting = field(default_factory=Prompting)
 
 
