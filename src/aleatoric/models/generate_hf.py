@@ -276,11 +276,16 @@ def text_model(
         network = Seq2SeqNetwork(label, model.eval(), tokenizer, start)
     else:
         network = causal_network(model, tokenizer, label=label, bos=bos)
-    config = getattr(model, "generation_config", None)
+    remarks = ignored_settings(label, getattr(model, "generation_config", None))
+    return LiveWriter(label, version, network, remarks, batching or Batching())
+
+
+def ignored_settings(label: str, config: Any) -> tuple[str, ...]:
+    """Note which settings of a generation_config are not applied, if any."""
     ignored = ", ".join(
         f"{name}={getattr(config, name)}"
         for name, off in _OFF.items()
         if getattr(config, name, None) not in off
     )
     remark = f"{label}: settings of its generation_config are not applied: {ignored}"
-    return LiveWriter(label, version, network, (remark,) if ignored else (), batching or Batching())
+    return (remark,) if ignored else ()
