@@ -29,7 +29,7 @@ from aleatoric.models.decoding import Decoder
 from aleatoric.models.generate_hf import CausalNetwork, ignored_settings
 from aleatoric.models.gguf import located
 from aleatoric.models.loading import (
-    QUANTIZED,
+    dtype_of,
     end_ids,
     first_line,
     hub_options,
@@ -59,11 +59,11 @@ _ROW_BYTES = 160
 """Memory per token of the vocabulary and text: vLLM returns lists of Python numbers."""
 _COLDEST = 0.01
 """Lower temperatures are raised to this one by vLLM."""
-_CPU_CACHE = 4 << 30
+_CPU_CACHE = 2 << 30
 """Bytes of keys and values on a CPU, unless VLLM_CPU_KVCACHE_SPACE says otherwise."""
-
 _CPU_WINDOW = 8192
 """The longest sequence on a CPU."""
+_QUANTIZATION = {"4bit": "bitsandbytes", "8bit": "fp8"}
 
 
 @dataclass(frozen=True, eq=False)
@@ -128,56 +128,67 @@ class VLLMEngine:
 
 def open_vllm(name: str, revision: str | None, loading: LoadOptions) -> VLLMEngine:
     """Load a checkpoint into vLLM."""
+    vllm, platform = _import_vllm()
+    placed = _placed(platform, loading)
+    if is_local := os.path.isdir(name):
+        check_folder(Path(name))
+    config = load_config(name, revision, loading.trust_remote_code)
+    if getattr(config, "is_encoder_decoder", False):
+        raise UsageError(f"{name!r} is an encoder-decoder; load it with hf: at the text level.")
+    placed |= _on_cpu(config) if platform == "cpu" else {"max_model_len": -1}
+    with refusing(name), _in_one_line(name), warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        place = _without_network(name, revision)
+        source = {"revision": revision, "trust_remote_code": loading.trust_remote_code}
+        tokenizer = load_tokenizer(place, **source)
+        llm = vllm.LLM(
+            place, **source, **placed, tokenizer_revision=revision, dtype=loading.dtype, seed=0,
+            generation_config="vllm", logprobs_mode="raw_logprobs", max_logprobs=-1,
+            enable_prefix_caching=True, disable_log_stats=True, use_tqdm_on_load=False,
+        )  # fmt: skip
+        defaults = _generation_config(place, revision)
+    commit = getattr(config, "_commit_hash", None) or revision
+    version = model_sha256(Path(name))[:12] if is_local else commit
+    return VLLMEngine(name, version, llm, tokenizer, config, defaults)
+
+
+def _import_vllm() -> tuple[Any, str]:
+    """Return the package, and the kind of device that it was built for."""
     for setting, value in _ENVIRONMENT.items():
         os.environ.setdefault(setting, value)
     with needs("vllm", "vllm"), warnings.catch_warnings():
         warnings.simplefilter("ignore")
         import vllm
         from vllm.platforms import current_platform
-    platform = current_platform.device_type
-    placed = _placed(platform, loading)
-    is_local = os.path.isdir(name)
-    if is_local:
-        check_folder(Path(name))
-    config = load_config(name, revision, loading.trust_remote_code)
-    if getattr(config, "is_encoder_decoder", False):
-        raise UsageError(f"{name!r} is an encoder-decoder; load it with hf: at the text level.")
-    placed |= _on_cpu(config) if platform == "cpu" else {"max_model_len": -1}
-    source = {"revision": revision, "trust_remote_code": loading.trust_remote_code}
-    with refusing(name), _in_one_line(name), warnings.catch_warnings():
-        warnings.simplefilter("ignore")
-        hub = hub_options(name, revision)
-        tokenizer = load_tokenizer(name, **source, **hub)
-        llm = vllm.LLM(
-            name, **source, **placed,
-            tokenizer_revision=revision, dtype=loading.dtype, seed=0,
-            generation_config="vllm", logprobs_mode="raw_logprobs", max_logprobs=-1,
-            enable_prefix_caching=True, disable_log_stats=True, use_tqdm_on_load=False,
-        )  # fmt: skip
-    commit = getattr(config, "_commit_hash", None) or revision
-    version = model_sha256(Path(name))[:12] if is_local else commit
-    return VLLMEngine(name, version, llm, tokenizer, config, _generation_config(name, revision))
+    return vllm, str(current_platform.device_type)
 
 
 def _placed(platform: str, loading: LoadOptions) -> dict[str, Any]:
-    """Return arguments for the device, the GPUs and the quantization."""
+    """Return arguments for the GPUs and the quantization; raise for options that do not apply."""
+    dtype_of(torch, loading.dtype)
     if loading.device not in (None, "auto", platform):
         fix = "leave --device out; CUDA_VISIBLE_DEVICES chooses GPUs"
         raise UsageError(f"--device {loading.device}: vLLM is installed for {platform}; {fix}.")
-    if loading.quantize is not None and loading.quantize not in QUANTIZED:
+    if loading.quantize not in (None, *_QUANTIZATION):
         raise UsageError(f"--quantize {loading.quantize} is not known; use 4bit or 8bit.")
-    if platform == "cpu":
-        if loading.quantize:
-            fix = "leave --quantize out, or load the model with hf:"
-            raise UsageError(f"vLLM quantizes weights on GPUs only; {fix}.")
-        return {}
-    methods = dict(zip(QUANTIZED, ("bitsandbytes", "fp8"), strict=True))
+    if platform == "cpu" and loading.quantize:
+        fix = "leave --quantize out, or load the model with hf:"
+        raise UsageError(f"vLLM quantizes weights on GPUs only; {fix}.")
     placed: dict[str, Any] = {}
     if loading.quantize:
-        placed["quantization"] = methods[loading.quantize]
+        placed["quantization"] = _QUANTIZATION[loading.quantize]
     if loading.device == "auto":
         placed["tensor_parallel_size"] = max(1, torch.cuda.device_count())
     return placed
+
+
+def _without_network(name: str, revision: str | None) -> str:
+    """Return the folder of a model in the hub's cache if the hub cannot be reached, or its name."""
+    if not hub_options(name, revision):
+        return name
+    from huggingface_hub import snapshot_download
+
+    return str(snapshot_download(name, revision=revision, local_files_only=True))
 
 
 def _on_cpu(config: Any) -> dict[str, Any]:
@@ -187,7 +198,7 @@ def _on_cpu(config: Any) -> dict[str, Any]:
         "enforce_eager": True,
         "block_size": 32,
         "max_model_len": window,
-        "max_num_batched_tokens": window,
+        "max_num_batched_tokens": max(window, 4096),
         # vLLM fails at a part of a prompt with a seed: random numbers of a CPU have no offset.
         "enable_chunked_prefill": False,
     }
@@ -203,13 +214,16 @@ def _in_one_line(name: str) -> Iterator[None]:
     except AleatoricError:
         raise
     except (ValueError, RuntimeError) as error:
-        found = re.search(r"Value error, (.*?)(?: \[type=|$)", str(error), re.MULTILINE)
-        reason = (found[1] if found else str(error)).strip().partition("\n")[0]
+        refusal = re.search(r"Value error, (.*)", str(error))
+        reason = (refusal[1] if refusal else first_line(error)).partition(". ")[0].rstrip(".")
         if "memory" in reason.lower():
             fix = "use a smaller model, --dtype bfloat16, or --device auto with several GPUs"
-            said = reason.partition(". ")[0].rstrip(".")
-            raise ModelError(f"{name}: does not fit into memory ({said}); {fix}.") from error
-        raise ValueError(reason) from error
+            fix += "; on a CPU, VLLM_CPU_KVCACHE_SPACE is the GiB for keys and values"
+            raise ModelError(f"{name}: does not fit into memory ({reason}); {fix}.") from error
+        if refusal:
+            fix = "load it with hf:, or another version of vLLM"
+            raise UsageError(f"vLLM cannot load {name!r}: {reason}; {fix}.") from error
+        raise
 
 
 def _generation_config(name: str, revision: str | None) -> Any:
@@ -290,7 +304,8 @@ def word_model(engine: VLLMEngine, bos: str = "auto") -> VLLMModel:
     start, ends = start_tokens(engine.tokenizer, bos, name), end_ids(engine)
     spelled = enumerate(token_pieces(engine.tokenizer, engine.width))
     pieces = tuple(None if token in ends else piece for token, piece in spelled)
-    parts = (name, engine.revision, engine.tokenizer, pieces, engine.window, start)
+    # One position is for the new token, without which vLLM runs nothing.
+    parts = (name, engine.revision, engine.tokenizer, pieces, engine.window - 1, start)
     return VLLMModel(*parts, engine=engine)
 
 
