@@ -61,7 +61,10 @@ PLUGINS: dict[str, dict[str, str]] = {
         "recorded": "aleatoric.models.recorded:load",
         "toy": "aleatoric.models.toy:load",
     },
-    "language_models": _from("models.hf", "smollm2=load_smollm2 hf=load gguf=load_gguf"),
+    "language_models": {
+        **_from("models.hf", "smollm2=load_smollm2 hf=load gguf=load_gguf"),
+        "vllm": "aleatoric.models.vllm:load",
+    },
     "llamacpp_models": _from("models.llamacpp", "smollm2=load_smollm2 gguf=load_gguf"),
     "estimators": _from("nextword.live", "exact=LiveModel mc=LiveModel"),
     "forced_models": {
@@ -72,6 +75,7 @@ PLUGINS: dict[str, dict[str, str]] = {
         **_from("models.generate_hf", _LIVE),
         "openai": "aleatoric.models.openai:load_texts",
         "recorded": "aleatoric.models.recorded:load_texts",
+        "vllm": "aleatoric.models.vllm:load_texts",
     },
     "engines": {"local": "aleatoric.runs.engine:open_local", "ray": "aleatoric.runs.ray:open_ray"},
     "metrics": {

@@ -52,7 +52,9 @@ class TextJob(ClusterJob):
 
     corpus: str = option(help="A corpus name, or a file of inputs with people's texts.")
     models: tuple[str, ...] = option(
-        (), "smollm2, hf:NAME, openai:MODEL@URL, recorded:FILE; repeatable.", flag="--model"
+        (),
+        "smollm2, hf:NAME, vllm:NAME, openai:MODEL@URL, recorded:FILE; repeatable.",
+        flag="--model",
     )
     decoders: tuple[str, ...] = option(
         ("ancestral",),

@@ -52,7 +52,9 @@ class WordJob(ClusterJob):
 
     corpus: str = option(help="A corpus name, or a file of people's answers.")
     models: tuple[str, ...] = option(
-        (), "smollm2, hf:NAME, gguf:FILE, recorded:FILE, toy; repeatable.", flag="--model"
+        (),
+        "smollm2, hf:NAME, gguf:FILE, vllm:NAME, recorded:FILE, toy; repeatable.",
+        flag="--model",
     )
     decoders: tuple[str, ...] = option(
         ("ancestral",), "How to decode, such as temperature=0.5; repeatable.", flag="--decoder"

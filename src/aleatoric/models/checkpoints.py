@@ -20,6 +20,8 @@ from aleatoric.errors import DataError, MissingExtraError, UsageError
 
 OF_FILES = ("recorded", "gguf", "translation")
 """Kinds of models whose argument is a file."""
+OF_HUB = ("hf", "vllm")
+"""Kinds of models whose argument is a folder or a name on the hub."""
 _WEIGHTS, _INDEX = "model.safetensors", "model.safetensors.index.json"
 _SETTINGS = (
     *("config.json", "generation_config.json", "special_tokens_map.json"),
@@ -48,7 +50,7 @@ def check_contents(saved: Mapping[str, str], specs: Iterable[str]) -> None:
 
 def _content(spec: str) -> str | None:
     kind, _, argument = spec.partition(":")
-    if kind == "hf":
+    if kind in OF_HUB:
         place = argument.partition("@")[0]
         return model_sha256(Path(place)) if os.path.isdir(place) else None
     if kind not in OF_FILES:

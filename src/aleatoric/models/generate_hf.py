@@ -344,13 +344,17 @@ def _remarks(label: str, model: Any, network: TextNetwork) -> Iterator[str]:
     if getattr(network, "plain", None) is not None:
         kind = model.config.get_text_config().model_type
         yield f"{label}: models of type {kind} cannot be padded; texts are run in plain passes"
-    config = getattr(model, "generation_config", None)
     given = network.direction.start if isinstance(network, Seq2SeqNetwork) else ()
+    yield from ignored_settings(label, getattr(model, "generation_config", None), given)
+
+
+def ignored_settings(label: str, config: Any, given: tuple[int, ...] = ()) -> tuple[str, ...]:
+    """Note which settings of a generation_config are not applied; `given` starts a target."""
     settings = [(name, getattr(config, name, None), off) for name, off in _OFF.items()]
     ignored = ", ".join(
         f"{name}={value}"
         for name, value, off in settings
         if value not in off and not (name == "forced_bos_token_id" and value in given)
     )
-    if ignored:
-        yield f"{label}: settings of its generation_config are not applied: {ignored}"
+    remark = f"{label}: settings of its generation_config are not applied: {ignored}"
+    return (remark,) if ignored else ()

@@ -100,7 +100,7 @@ def load_config(name: str, revision: str | None = None, trust_remote_code: bool 
 def check_hub(specs: Iterable[str]) -> None:
     """Raise for a model of the hub that is not in the cache if the hub cannot be reached."""
     for kind, _, argument in (spec.partition(":") for spec in specs):
-        if kind == "hf" and argument:
+        if kind in checkpoints.OF_HUB and argument:
             hub_options(*located(kind, argument)[:2])
 
 

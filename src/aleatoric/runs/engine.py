@@ -20,7 +20,7 @@ from aleatoric.models.base import (
     TextModel,
     WordModel,
 )
-from aleatoric.models.checkpoints import OF_FILES
+from aleatoric.models.checkpoints import OF_FILES, OF_HUB
 from aleatoric.models.languages import check_no_languages
 from aleatoric.runs.job import LOCAL, EngineOptions, Loading
 
@@ -94,7 +94,7 @@ def _check_share(option: str, share: float) -> None:
 def _language_model(kind: str, argument: str, loading: Loading) -> Any:
     names = ("dtype", "device", "bos", "quantize")
     options: dict[str, Any] = {name: getattr(loading, name) for name in names}
-    if kind == "hf":
+    if kind in OF_HUB:
         argument, _, revision = argument.partition("@")
         options |= {"revision": revision or None, "trust_remote_code": loading.trust_remote_code}
     if not argument and kind != "smollm2":
@@ -159,7 +159,7 @@ def check_specs(specs: Iterable[str], *kinds: str) -> None:
         # FILE@CHECKPOINT and FILE?system=NAME name a part of a file; a name may hold these too.
         paths = {argument, argument.rpartition("@")[0] or argument, argument.partition("?")[0]}
         is_path = name in OF_FILES or argument.startswith(("/", "./", "../", "~"))
-        is_path |= name == "hf" and argument.endswith("/")
+        is_path |= name in OF_HUB and argument.endswith("/")
         if argument and is_path and not any(map(os.path.exists, paths)):
             raise UsageError(f"{argument}: no such file; check --model {spec}.")
 
