@@ -62,7 +62,7 @@ PLUGINS: dict[str, dict[str, str]] = {
         "toy": "aleatoric.models.toy:load",
     },
     "language_models": _from("models.hf", "smollm2=load_smollm2 hf=load gguf=load_gguf"),
-    "estimators": _from("nextword.live", "exact=LiveModel mc=LiveModel"),
+    "estimators": _from("nextword.live", "exact=LiveModel mc=LiveModel biased=LiveModel"),
     "forced_models": _from("models.forced", _LIVE),
     "text_models": {
         **_from("models.generate_hf", _LIVE),

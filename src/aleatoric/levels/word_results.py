@@ -43,6 +43,8 @@ _DIAGNOSTICS = ("n_model", "perfect_low", "perfect_high")
 """Means without an interval: number of draws, and expected TVD of a perfect model."""
 PERSONS = "persons"
 """Prefix of the saved changes of a system's statistics without each person."""
+TOKENS = "tokens"
+"""The saved hash of the vocabulary of first tokens."""
 WIDE = 0.1
 """A mean whose bounds are further apart than this is not reported."""
 WITHHELD = "not given: the search found too little of the distribution; use --estimator mc"
@@ -61,6 +63,8 @@ def system_results(store: Store, system: str, interval: str) -> Iterator[Result]
     perfect = perfect_of(diagnostics["perfect_low"], diagnostics["perfect_high"])
     n_model = diagnostics["n_model"]
     n_draws = "exact" if n_model is None else f"{n_model:g}"
+    if store.systems()[system]["estimator"] == "biased":
+        n_draws = f"{store.manifest['samples']}+3x100"  # draws that the support comes from
     missing = store.n_items - store.n_items_with_draws(system) if system not in CONTROLS else 0
     for metric, estimated in metrics.items():
         if estimated.value is None and not _is_expected(store, system, metric):
@@ -190,7 +194,10 @@ def _choices_in_force(store: Store, system: str, metric: str) -> dict[str, str]:
     """Return everything besides model, decoder and seed that changes this number."""
     manifest, estimator = store.manifest, store.systems()[system]["estimator"]
     choices: dict[str, str] = manifest["choices"] | {"n_splits": str(manifest["n_splits"])}
-    if estimator == "exact":
+    choices |= store.systems()[system].get("conventions", {})
+    if choices.get("unit") == "token":
+        choices[TOKENS] = store.meta(TOKENS) or "unknown"
+    elif estimator == "exact":
         choices["tolerance"] = f"{manifest['tolerance']:g}"
     if estimator == "mc" and manifest.get("until") is not None:
         choices["until"] = manifest["until"]
