@@ -90,10 +90,15 @@ def test_biased_estimator_is_in_signature_and_notes(
     cli: Callable, asked: tuple[object, ...]
 ) -> None:
     ran = cli(*asked, "--estimator", "biased", "--out", "run", "--json")
-    assert "|estimator:biased|n:40+3x100|" in ran.results["m", "tvd"]["signature"]
+    signature = ran.results["m", "tvd"]["signature"]
+    assert "|estimator:biased|" in signature
+    assert "support=40+3x100|" in signature
     assert any("the estimator is biased" in note for note in json.loads(ran.out)["notes"])
     study = cli("score", "run", "--analysis", "biased")
     assert "model (renormalized)" in study.out
+    assert cli(*asked, "--out", "exact").status == 0
+    compared = cli("compare", "run", "exact", "--json")
+    assert compared.status == 0, compared.err
 
 
 def test_first_tokens_of_people_and_model_are_compared(

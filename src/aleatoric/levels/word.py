@@ -334,11 +334,13 @@ def _save_first_tokens(store: Store, model: Any, choices: Choices) -> None:
 
 
 def _conventions(job: WordJob) -> dict[str, str]:
-    """Return how texts are sampled for rules other than the corrected one, for the signature."""
-    rule = job.choices.rule
-    if job.unit == "token" or rule == "corrected":
-        return {}
-    return {"new_tokens": str(PAPER_TOKENS if rule == "paper" else OTHER_TOKENS)}
+    """Return how a live model's texts are sampled, for the signature."""
+    rule, conventions = job.choices.rule, dict[str, str]()
+    if job.estimator == "biased":
+        conventions["support"] = f"{job.samples}+3x100"
+    if rule != "corrected" and job.unit == "word":
+        conventions["new_tokens"] = str(PAPER_TOKENS if rule == "paper" else OTHER_TOKENS)
+    return conventions
 
 
 def _check_tokens(job: WordJob) -> None:

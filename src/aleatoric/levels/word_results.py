@@ -63,8 +63,6 @@ def system_results(store: Store, system: str, interval: str) -> Iterator[Result]
     perfect = perfect_of(diagnostics["perfect_low"], diagnostics["perfect_high"])
     n_model = diagnostics["n_model"]
     n_draws = "exact" if n_model is None else f"{n_model:g}"
-    if store.systems()[system]["estimator"] == "biased":
-        n_draws = f"{store.manifest['samples']}+3x100"  # draws that the support comes from
     missing = store.n_items - store.n_items_with_draws(system) if system not in CONTROLS else 0
     for metric, estimated in metrics.items():
         if estimated.value is None and not _is_expected(store, system, metric):

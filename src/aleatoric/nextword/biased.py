@@ -7,7 +7,7 @@ A word's weight is f(context, word) / f(context), the probability of its tokens 
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -30,7 +30,7 @@ Tokens = tuple[int, ...]
 Place = tuple[int, Tokens]
 """A context by its index, and tokens after it."""
 NUCLEUS_SAMPLES = 100
-NUCLEI = (Decoder(top_p=0.7), Decoder(top_p=0.8), Decoder(top_p=0.9))
+NUCLEI = (0.7, 0.8, 0.9)
 
 
 def biased(
@@ -44,13 +44,9 @@ def biased(
 ) -> list[Draws]:
     """Return the log-probabilities of the words of each item's support, not yet renormalized."""
     contexts = [item.context for item in items]
-    supports = support_of(lm, items, rule, samples, seed, limits)
-    tokens = [
-        dict(zip(words, word_tokens(lm, context, words), strict=True))
-        for context, words in zip(contexts, supports, strict=True)
-    ]
-    sequences = [sorted({row for row in rows.values() if row}) for rows in tokens]
-    scores = log_probs_of(lm, contexts, sequences, limits)
+    pairs = zip(contexts, support_of(lm, items, rule, samples, seed, limits), strict=True)
+    tokens = [dict(zip(words, word_tokens(lm, c, words), strict=True)) for c, words in pairs]
+    scores = log_probs_of(lm, contexts, [set(filter(None, r.values())) for r in tokens], limits)
     return [
         Draws(item.id, {}, logprobs={word: found[row] for word, row in rows.items() if row})
         for item, rows, found in zip(items, tokens, scores, strict=True)
@@ -67,27 +63,20 @@ def support_of(
 ) -> list[list[str]]:
     """Return the words of each item's support, in the case in which they were written."""
     prompts = [Prompt(item.id, item.context) for item in items]
-    plan = [(Decoder(), samples), *((nucleus, NUCLEUS_SAMPLES) for nucleus in NUCLEI)]
-    plan.append((Decoder(greedy=True), 1))
-    supports = [dict.fromkeys(_human_words(item, rule)) for item in items]
+    plan = [(Decoder(), samples), (Decoder(greedy=True), 1)]
+    plan += [(Decoder(top_p=p), NUCLEUS_SAMPLES) for p in NUCLEI]
+    supports = [dict.fromkeys((*item.responses, rule.cut(item.original or ""))) for item in items]
     for decoder, number in plan:
         how: dict[str, Any] = {"seed": seed, "decoder": decoder, "limits": limits, "rule": rule}
         for words, drawn in zip(supports, mc(lm, prompts, samples=number, **how), strict=True):
             words |= dict.fromkeys(drawn.counts)
-    return [list(words) for words in supports]
-
-
-def _human_words(item: Item, rule: TextRule) -> Iterator[str]:
-    """Yield people's words and the original."""
-    yield from item.responses
-    if item.original is not None and (word := rule.cut(item.original)):
-        yield word
+    return [list(filter(None, words)) for words in supports]
 
 
 def log_probs_of(
     lm: LanguageModel,
     contexts: Sequence[str],
-    sequences: Sequence[Iterable[Tokens]],
+    sequences: Sequence[Collection[Tokens]],
     limits: Limits | None = None,
 ) -> list[dict[Tokens, float]]:
     """Return the log-probability of each token sequence after its context."""
@@ -98,22 +87,21 @@ def log_probs_of(
         nodes: dict[Place, int] = {}
         for indices, logits in tree.run_trunk():
             _read([(i, ()) for i in indices], logits, following, scores)
-        level = _below(following, 1)
-        while level:
-            parents = np.array([nodes.get((i, row[:-1]), -1) for i, row in level])
-            tokens = np.array([row[-1] for _, row in level])
+        for depth in range(1, max(len(tokens) for _, tokens in following) + 1):
+            level = sorted(place for place in following if len(place[1]) == depth)
             spans = np.array([tree.spans()[i] for i, _ in level])
+            parents = np.array([nodes.get((i, tokens[:-1]), -1) for i, tokens in level])
+            tokens = np.array([tokens[-1] for _, tokens in level])
             for part, numbers, logits in tree.extend(spans, parents, tokens):
                 nodes |= zip(level[part], numbers.tolist(), strict=True)
                 _read(level[part], logits, following, scores)
-            level = _below(following, 1 + len(level[0][1]))
         for i in tree.spans():
             yield i, {row: scores[i, row] for row in sequences[i]}
 
     return for_contexts(lm, contexts, work, limits)
 
 
-def _following(tree: Tree, sequences: Sequence[Iterable[Tokens]]) -> dict[Place, list[int]]:
+def _following(tree: Tree, sequences: Sequence[Collection[Tokens]]) -> dict[Place, list[int]]:
     """Return the tokens that follow each beginning of a sequence, in order."""
     following: dict[Place, set[int]] = defaultdict(set)
     for i, (start, stop) in tree.spans().items():
@@ -123,10 +111,6 @@ def _following(tree: Tree, sequences: Sequence[Iterable[Tokens]]) -> dict[Place,
             for length, token in enumerate(row):
                 following[i, row[:length]].add(token)
     return {place: sorted(tokens) for place, tokens in following.items()}
-
-
-def _below(following: Mapping[Place, Any], depth: int) -> list[Place]:
-    return sorted(place for place in following if len(place[1]) == depth)
 
 
 def _read(

@@ -23,17 +23,7 @@ from aleatoric.types import Categorical
 if TYPE_CHECKING:
     from aleatoric.reporting.explorer.library import OpenRun
 
-_FACTS = (
-    "decoders",
-    "estimator",
-    "unit",
-    "samples",
-    "protocol",
-    "n_splits",
-    "seed",
-    "probes",
-    "schemes",
-)
+_FACTS = ("decoders", "estimator", "samples", "protocol", "n_splits", "seed", "probes", "schemes")
 N_BINS = 25
 _RELIABILITY = (
     "Points below the line are overconfident. Thin bars: where the points of a calibrated model "
