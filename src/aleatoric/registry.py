@@ -66,7 +66,7 @@ PLUGINS: dict[str, dict[str, str]] = {
         "vllm": "aleatoric.models.vllm:load",
     },
     "llamacpp_models": _from("models.llamacpp", "smollm2=load_smollm2 gguf=load_gguf"),
-    "estimators": _from("nextword.live", "exact=LiveModel mc=LiveModel"),
+    "estimators": _from("nextword.live", "exact=LiveModel mc=LiveModel biased=LiveModel"),
     "forced_models": {
         **_from("models.forced", _LIVE),
         "recorded": "aleatoric.models.recorded_tokens:load",

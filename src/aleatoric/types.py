@@ -276,6 +276,8 @@ class Choices:
     """Every decision of the word protocol that changes a number; by default as corrected."""
 
     protocol: str = "corrected"
+    unit: Literal["word", "token"] = "word"
+    """What an answer is: a word, or the first token of one."""
     rule: str = "corrected"
     """A registered word rule, or a user's own as module:function."""
     answers: Literal["rule", "folded"] = "rule"

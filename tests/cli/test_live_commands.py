@@ -85,7 +85,7 @@ def test_single_non_ancestral_decoder_is_part_of_system_name(
     assert again.results.keys() == ran.results.keys()
 
 
-def test_paper_protocol_is_rejected_for_live_models(
+def test_paper_protocol_is_rejected_for_exact_probabilities(
     cli: Callable, people: Path, tmp_path: Path
 ) -> None:
     ran = cli(
@@ -93,5 +93,5 @@ def test_paper_protocol_is_rejected_for_live_models(
         *("--out", tmp_path / "run"),
     )
     assert ran.status == 2
-    assert "recorded:FILE" in ran.err
+    assert "add --estimator mc" in ran.err
     assert not (tmp_path / "run").exists()

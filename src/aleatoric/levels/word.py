@@ -24,12 +24,19 @@ from aleatoric.levels.word_scoring import CONTROLS, Answered, Settings, pair_of
 from aleatoric.models.base import CONTEXT, Ask, Prompting, WordModel
 from aleatoric.nextword.adaptive import parse_until, until_note
 from aleatoric.nextword.answers import AnswerChanges, Reading, ReadItems, read_draws
-from aleatoric.nextword.rules import check_known, is_code
+from aleatoric.nextword.rules import (
+    OTHER_TOKENS,
+    PAPER_TOKENS,
+    check_known,
+    check_rule_of,
+    is_code,
+    rule_named,
+)
 from aleatoric.probes.tools import fitting_tagger, language_caveat, language_code
 from aleatoric.registry import Track
 from aleatoric.result_types import Result, Study
 from aleatoric.runs import session
-from aleatoric.runs.engine import Engine, check_runtime, check_until
+from aleatoric.runs.engine import Engine, check_live, check_runtime, check_until, is_live
 from aleatoric.runs.formats import StatRow
 from aleatoric.runs.job import ClusterJob, Loading, option
 from aleatoric.runs.run import Store, stat_columns
@@ -59,9 +66,17 @@ class WordJob(ClusterJob):
     decoders: tuple[str, ...] = option(
         ("ancestral",), "How to decode, such as temperature=0.5; repeatable.", flag="--decoder"
     )
-    estimator: str = option("exact", "For live models: exact, or mc (sampled).", live=True)
+    estimator: str = option(
+        "exact",
+        "For live models: exact, mc (sampled), or biased (renormalized over words found by "
+        "sampling, App. A).",
+        live=True,
+    )
     samples: int = option(
-        1000, "Draws per context with --estimator mc.", low=1, high=10**7, live=True
+        1000, "Draws per context with --estimator mc or biased.", low=1, high=10**7, live=True
+    )
+    unit: str = option(
+        "word", "word, or token: the first token of an answer (App. D), for one live model."
     )
     until: str | None = option(
         None,
@@ -110,13 +125,18 @@ class WordJob(ClusterJob):
     def loading(self) -> Loading:
         """Options for loading and asking models."""
         prompting = Prompting(self.template, self.chat, self.system)
-        loading = replace(super().loading, estimator=self.estimator, prompting=prompting)
+        # As published, no token is put before a text.
+        bos = "none" if self.protocol == "paper" and self.bos == "auto" else self.bos
+        loading = replace(super().loading, bos=bos, estimator=self.estimator, prompting=prompting)
         return replace(loading, runtime=self.runtime)
 
     @cached_property
     def choices(self) -> Choices:
         """The decisions of the protocol."""
-        return choose(self.protocol, self.choose, self.word_rule)
+        if self.unit not in ("word", "token"):
+            raise UsageError(f"there is no unit {self.unit!r}; use word or token.")
+        choices = choose(self.protocol, self.choose, self.word_rule)
+        return replace(choices, unit=self.unit)  # type: ignore[arg-type]
 
     @property
     def target_error(self) -> float | None:
@@ -144,7 +164,7 @@ def choose(protocol: str, overrides: Iterable[str], word_rule: str | None = None
 
 def _allowed(name: str, value: str) -> Any:
     allowed = {key: get_args(kind) for key, kind in get_type_hints(Choices).items()}
-    del allowed["protocol"]
+    del allowed["protocol"], allowed["unit"]
     allowed["rule"] = tuple(registry.names("word_rules"))
     if name not in allowed:
         raise UsageError(f"there is no choice {name!r}; the choices are {', '.join(allowed)}.")
@@ -283,7 +303,8 @@ def _draw(store: Store, name: str, model: WordModel, ask: Ask, monitor: Monitor)
         session.add_notes(store, [*_join_notes(store, name, joined, ask.choices), *model.notes()])
         if changes.changed:
             session.add_notes(store, [f"{name}: {changes.note('words')}"])
-        session.add_notes(store, _partial_notes(name, masses))
+        if model.estimator == "recorded":
+            session.add_notes(store, _partial_notes(name, masses))
         store.set_meta(f"done {name}", True)
 
 
@@ -309,6 +330,75 @@ def _read_row(reading: Reading, changes: AnswerChanges, masses: list[float], row
     if row.logprobs:
         masses.append(math.fsum(map(math.exp, row.logprobs.values())))
     return next(read_draws([row], reading, changes))
+
+
+def _save_first_tokens(store: Store, model: Any, choices: Choices) -> None:
+    """Replace people's words by their first tokens, as a model tokenizes them."""
+    is_read = choices.original == "raw" or is_code(choices.rule)
+    read = str if is_read else rule_named(choices.rule)
+    with store.transaction():
+        store.replace_items(lambda items: model.with_first_tokens(items, read))
+        store.set_meta(word_results.TOKENS, model.tokens_key)
+
+
+def _conventions(job: WordJob) -> dict[str, str]:
+    """Return how a live model's texts are sampled, for the signature."""
+    rule, conventions = job.choices.rule, dict[str, str]()
+    if job.estimator == "biased":
+        conventions["support"] = f"{job.samples}+3x100"
+    if rule != "corrected" and job.unit == "word":
+        conventions["new_tokens"] = str(PAPER_TOKENS if rule == "paper" else OTHER_TOKENS)
+    return conventions
+
+
+def _check_tokens(job: WordJob) -> None:
+    """Refuse what has no meaning for first tokens."""
+    check_live("--unit token", job.models)
+    if len(job.models) != 1:
+        fix = "run each model apart, and use aleatoric compare"
+        raise UsageError(f"--unit token takes one model, whose tokens it counts; {fix}.")
+    if job.estimator != "exact":
+        fix = f"leave out --estimator {job.estimator}"
+        raise UsageError(f"--unit token reads exact next-token probabilities; {fix}.")
+    if job.abstractions:
+        raise UsageError(f"{job.abstractions[0]} is about words; leave out --unit token.")
+    if job.engine != "local":
+        raise UsageError(f"--unit token runs in one process; leave out --engine {job.engine}.")
+
+
+def _check_estimator(job: WordJob) -> None:
+    """Refuse word rules and decoders that the estimator of live models cannot follow."""
+    rule = job.choices.rule
+    check_rule_of(job.estimator, rule)
+    if job.until is not None and is_code(rule):
+        fix = "leave out --until"
+        raise UsageError(f"the word rule {rule} reads texts after all are sampled; {fix}.")
+    changed = [decoder for decoder in job.decoders if decoder != "ancestral"]
+    if job.estimator == "biased" and changed:
+        problem = f"--estimator biased has its own decoders, and {changed[0]} is none of them"
+        raise UsageError(f"{problem}; leave out --decoder {changed[0]}.")
+
+
+def _estimator_notes(store: Store) -> Iterator[str]:
+    for name in model_systems(store):
+        facts = store.systems()[name]
+        if facts["estimator"] == "biased":
+            yield (
+                f"{name}: the estimator is biased (App. A): probabilities are renormalized over "
+                "the words found by sampling, the original and people's words, which makes them "
+                "too high there and 0 elsewhere; for unbiased numbers use exact or mc"
+            )
+        if tokens := facts.get("conventions", {}).get("new_tokens"):
+            rule = store.manifest["choices"]["rule"]
+            yield (
+                f"{name}: the word rule {rule} reads sampled texts of up to {tokens} tokens; a "
+                "word that is cut off there is kept"
+            )
+    if store.manifest["choices"].get("unit") == "token":
+        yield (
+            "answers are the first tokens of words: values depend on the model's tokenizer and "
+            "cannot be compared with those of words or of other tokenizers"
+        )
 
 
 def _partial_notes(name: str, masses: Sequence[float]) -> Iterator[str]:
@@ -359,7 +449,7 @@ def _open(kind: str, spec: str) -> Any:
 
 
 _NOTES = (
-    *(session.lost_notes, session.saved_notes, _failed_notes),
+    *(session.lost_notes, session.saved_notes, _estimator_notes, _failed_notes),
     *(lambda store: session.unfinished_notes(store, model_systems(store)), _until_notes),
     *(_abstraction_notes, _rank_notes, word_results.tolerance_notes, word_results.person_notes),
 )
@@ -421,6 +511,10 @@ class Word(NextWords):
         super().check(job)
         check_until(job.target_error, job.models, job.estimator)
         check_runtime(job.runtime, job.models)
+        if job.unit == "token":
+            _check_tokens(job)
+        elif any(map(is_live, job.models)):
+            _check_estimator(job)
 
     def open(self, job: WordJob) -> Corpus:
         """Open the corpus of contexts with people's answers."""
@@ -448,8 +542,12 @@ class Word(NextWords):
         self, store: Store, job: Any, spec: str, engine: Engine, corpus: Opening, monitor: Monitor
     ) -> None:
         """Save the next words of one model under every decoder."""
-        model = engine.word_model(spec, job.loading)
+        model: Any = engine.word_model(spec, job.loading)
+        if job.unit == "token":
+            _save_first_tokens(store, model, job.choices)
         sampling = (job.samples, job.seed, job.tolerance, job.choices, job.target_error)
         about = {"estimator": model.estimator, "label": model.label}
+        if is_live(spec) and (conventions := _conventions(job)):
+            about["conventions"] = conventions
         for decoder, name in self.pending_systems(store, job, spec, model, about, monitor):
             _draw(store, name, model, Ask(decoder, *sampling), monitor)

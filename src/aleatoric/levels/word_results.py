@@ -43,6 +43,8 @@ _DIAGNOSTICS = ("n_model", "perfect_low", "perfect_high")
 """Means without an interval: number of draws, and expected TVD of a perfect model."""
 PERSONS = "persons"
 """Prefix of the saved changes of a system's statistics without each person."""
+TOKENS = "tokens"
+"""The saved hash of the vocabulary of first tokens."""
 WIDE = 0.1
 """A mean whose bounds are further apart than this is not reported."""
 WITHHELD = "not given: the search found too little of the distribution; use --estimator mc"
@@ -190,7 +192,10 @@ def _choices_in_force(store: Store, system: str, metric: str) -> dict[str, str]:
     """Return everything besides model, decoder and seed that changes this number."""
     manifest, estimator = store.manifest, store.systems()[system]["estimator"]
     choices: dict[str, str] = manifest["choices"] | {"n_splits": str(manifest["n_splits"])}
-    if estimator == "exact":
+    choices |= store.systems()[system].get("conventions", {})
+    if choices.get("unit") == "token":
+        choices[TOKENS] = store.meta(TOKENS) or "unknown"
+    elif estimator == "exact":
         choices["tolerance"] = f"{manifest['tolerance']:g}"
     if estimator == "mc" and manifest.get("until") is not None:
         choices["until"] = manifest["until"]

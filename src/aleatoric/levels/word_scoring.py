@@ -138,12 +138,17 @@ def _read_people(item: Item, choices: Choices) -> People:
 
 
 def _comparable_original(original: str | None, choices: Choices) -> str | None:
-    if original is None or choices.original == "raw":
+    if original is None or _is_as_saved(choices):
         return original
     # Answers are cut by the word rule, so the original is too; a user's rule cut it when read.
     if choices.answers == "rule" and not is_code(choices.rule):
         original = rule_named(choices.rule)(original) or ""
     return bare(original) or None
+
+
+def _is_as_saved(choices: Choices) -> bool:
+    """Whether originals are compared as they are saved: as published, or as tokens."""
+    return choices.original == "raw" or choices.unit == "token"
 
 
 def _prepared(rows: Sequence[Draws], choices: Choices) -> Iterable[Draws]:
@@ -299,7 +304,7 @@ def _matches_original(answer: str, people: People, choices: Choices) -> float | 
     if people.original is None:
         return None
     # Both sides bare, so that "you're" matches where either side lost its apostrophe.
-    form = answer if choices.original == "raw" else bare(answer)
+    form = answer if _is_as_saved(choices) else bare(answer)
     return float(form == people.original)
 
 

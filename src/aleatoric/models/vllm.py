@@ -25,7 +25,7 @@ from aleatoric.errors import AleatoricError, ModelError, UsageError, needs
 from aleatoric.models import base
 from aleatoric.models.base import LoadOptions, Writing
 from aleatoric.models.checkpoints import check_folder, model_sha256, short_name
-from aleatoric.models.decoding import Decoder
+from aleatoric.models.decoding import Decoder, TextDecoder
 from aleatoric.models.generate_hf import CausalNetwork, ignored_settings
 from aleatoric.models.gguf import located
 from aleatoric.models.loading import (
@@ -350,7 +350,7 @@ class VLLMWriter(LiveWriter):
             "stop_token_ids": list(self.network.ends),
         }
         for some in base.pages(items, self.at_once):
-            prompts = [self._prompt(item, ask, decoder) for item in some]
+            prompts = [self._prompt(item, ask, TextDecoder.parse(ask.decoder)) for item in some]
             # vLLM adds the number of a text to the seed.
             own = ({"seed": p.key % (1 << 62), "max_tokens": p.room} for p in prompts)
             self.network.model.forget()

@@ -13,11 +13,13 @@ from aleatoric.models.base import WithoutNotes, whole_passages
 from aleatoric.models.decoding import Decoder
 from aleatoric.nextword.adaptive import sample_until
 from aleatoric.nextword.answers import human_counts
+from aleatoric.nextword.biased import biased
 from aleatoric.nextword.bounds import TopWords, WordProbabilities, agreement_bounds
 from aleatoric.nextword.exact import Asking, Question, Search, answer
+from aleatoric.nextword.first_token import next_tokens, vocabulary_key, with_first_tokens
 from aleatoric.nextword.head import Head, HeadSearch, grow
 from aleatoric.nextword.packs import ContextError, for_contexts
-from aleatoric.nextword.rules import Lead
+from aleatoric.nextword.rules import Lead, WordRule, check_rule_of, is_code, text_rule
 from aleatoric.nextword.sampled import Prompt, mc
 from aleatoric.nextword.tree import Limits, Tree
 from aleatoric.nextword.vocabulary import LogitReader, NodeCache, Vocabulary
@@ -83,8 +85,8 @@ class LiveModel:
 
     @property
     def together(self) -> int | None:
-        """Contexts per batch if results depend on the batch (exact ones do, in the last digits)."""
-        return self.at_once if self.estimator == "exact" else None
+        """Contexts per batch if the last digits of results depend on it, as all but samples do."""
+        return None if self.estimator == "mc" else self.at_once
 
     def notes(self) -> Sequence[str]:
         """Say that the model has no tree pass, if so."""
@@ -97,20 +99,26 @@ class LiveModel:
 
     def draws(self, items: Iterable[Item], ask: Ask) -> Iterator[Draws]:
         """Yield words per item, a few passages at a time."""
-        if ask.choices.rule != "corrected":
-            raise UsageError(
-                f"{self.label}: live models follow the corrected word rule, and this run asks for "
-                f"{ask.choices.rule}; add --word-rule corrected, or record the model's texts and "
-                "use recorded:FILE."
-            )
-        lead, decoder = ask.choices.lead, Decoder.parse(ask.decoder)
-        options = {"decoder": decoder, "limits": self.limits, "vocabulary": self.vocabulary(lead)}
+        is_word = ask.choices.unit == "word"
+        if is_word:
+            check_rule_of(self.estimator, ask.choices.rule)
+        answers = {"mc": self._sampled, "biased": self._biased, "exact": self._exact}
+        answer = answers[self.estimator] if is_word else self._next_tokens
+        options = {"decoder": Decoder.parse(ask.decoder), "limits": self.limits}
         for part in whole_passages(items, self.at_once):
-            answer = self._sampled if self.estimator == "mc" else self._exact
             try:
                 yield from answer(part, ask, options)
             except ContextError as error:
                 raise UsageError(f"item {part[error.place].id!r}: {error}") from None
+
+    def with_first_tokens(self, items: Iterable[Item], read: WordRule) -> Iterator[Item]:
+        """Yield items whose answers are first tokens, for `--unit token`."""
+        return (with_first_tokens(self.lm, item, read) for item in items)
+
+    @property
+    def tokens_key(self) -> str:
+        """A short hash of the vocabulary, for signatures with `--unit token`."""
+        return vocabulary_key(self.lm)
 
     def vocabulary(self, lead: Lead) -> Vocabulary:
         """Return the token tables."""
@@ -121,10 +129,16 @@ class LiveModel:
 
     def _sampled(self, items: Sequence[Item], ask: Ask, options: dict[str, Any]) -> Iterable[Draws]:
         prompts = {item.id: Prompt(item.id, item.context) for item in items}
+        rule, lead = ask.choices.rule, ask.choices.lead
+        if rule == "corrected":
+            options = options | {"vocabulary": self.vocabulary(lead)}
+        else:
+            options = options | {"rule": text_rule(rule)}
 
         def draw(ids: Sequence[str], first: int, samples: int) -> list[Draws]:
             chosen = [prompts[item_id] for item_id in ids]
-            return mc(self.lm, chosen, samples=samples, first=first, seed=ask.seed, **options)
+            drawn = mc(self.lm, chosen, samples=samples, first=first, seed=ask.seed, **options)
+            return [*map(_as_texts, drawn)] if is_code(rule) else drawn
 
         if ask.until is None:
             return draw(list(prompts), 0, ask.samples)
@@ -132,7 +146,21 @@ class LiveModel:
         keep_failed = ask.choices.failed == "outcome"
         return sample_until(people, draw, ask.until, ask.samples, keep_failed).values()
 
+    def _biased(self, items: Sequence[Item], ask: Ask, options: dict[str, Any]) -> Iterable[Draws]:
+        rule = text_rule(ask.choices.rule, ask.choices.lead)
+        how: dict[str, Any] = {"samples": ask.samples, "seed": ask.seed, "limits": self.limits}
+        return biased(self.lm, items, rule, **how)
+
+    def _next_tokens(
+        self, items: Sequence[Item], ask: Ask, options: dict[str, Any]
+    ) -> Iterator[Draws]:
+        people = [Categorical.from_counts(human_counts(item.responses)) for item in items]
+        found = next_tokens(self.lm, [item.context for item in items], people, **options)
+        for item, human, (estimate, top) in zip(items, people, found, strict=True):
+            yield Draws(item.id, {}, exact=_joined(human, estimate, top, keep_failed=False))
+
     def _exact(self, items: Sequence[Item], ask: Ask, options: dict[str, Any]) -> Iterator[Draws]:
+        options = options | {"vocabulary": self.vocabulary(ask.choices.lead)}
         people = [Categorical.from_counts(human_counts(item.responses)) for item in items]
         questions = [
             Question(item.context, human.support, human.probs)
@@ -152,6 +180,12 @@ class LiveModel:
             combined = _joined(human, estimate, top, ask.choices.failed == "outcome")
             # A context after which no word was found has no next-word distribution.
             yield Draws(item.id, {}, exact=combined) if combined else Draws(item.id, {}, failed=1)
+
+
+def _as_texts(draws: Draws) -> Draws:
+    """Return counted texts one by one, for a user-defined rule to cut."""
+    texts = (text for text, count in draws.counts.items() for _ in range(count))
+    return Draws(draws.item_id, {}, texts=tuple(texts))
 
 
 def loss_nodes(tolerance: float) -> int:

@@ -8,14 +8,8 @@ from typing import TYPE_CHECKING, Any, Literal, TypeVar
 
 from aleatoric.errors import UsageError
 from aleatoric.models.base import recover_memory
-from aleatoric.nextword.tree import (
-    MOST_NEW_TOKENS,
-    Limits,
-    PlainTree,
-    TokenPassage,
-    Tree,
-    on_cpu,
-)
+from aleatoric.nextword.rules import MOST_NEW_TOKENS
+from aleatoric.nextword.tree import Limits, PlainTree, TokenPassage, Tree, on_cpu
 
 if TYPE_CHECKING:
     from aleatoric.models.plain import LanguageModel

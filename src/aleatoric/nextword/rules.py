@@ -13,7 +13,7 @@ import unicodedata
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from itertools import takewhile
-from typing import Literal
+from typing import Literal, NamedTuple
 
 from aleatoric import registry
 from aleatoric.errors import UsageError
@@ -41,6 +41,11 @@ _SPACELESS = re.compile(
 )
 _SEGMENTED = ("zh", "ja", "th", "lo", "my", "km")
 """Languages whose tokenizers need no spaces between words."""
+
+MOST_NEW_TOKENS = 64
+"""A sampled text whose word has not ended after so many tokens counts as having no word."""
+PAPER_TOKENS, OTHER_TOKENS = 5, 16
+"""Tokens of a text for the paper's rule, and for rules that do not say when a word has ended."""
 
 WordRule = Callable[[str], str | None]
 Lead = Literal["skip", "condition"]
@@ -174,6 +179,50 @@ def rule_named(rule: str, lead: Lead = "skip") -> WordRule:
     check_known(rule)
     function: WordRule = registry.find("word_rules", rule)
     return function
+
+
+class TextRule(NamedTuple):
+    """A word rule for texts that are sampled token by token.
+
+    `cut` returns the word of a text, `is_settled` whether more text cannot change it. A text has
+    at most `tokens` tokens; a word that is cut off there is kept.
+    """
+
+    cut: WordRule
+    is_settled: Callable[[str], bool]
+    tokens: int
+
+
+def text_rule(rule: str, lead: Lead = "skip") -> TextRule:
+    """Return a rule for sampled texts; for a user-defined one `cut` returns the whole text."""
+    if rule == "corrected":
+        return TextRule(rule_named(rule, lead), _is_ended, MOST_NEW_TOKENS + 1)
+    if rule == "paper":
+        return TextRule(first_word_paper, _is_settled_paper, PAPER_TOKENS)
+    return TextRule(str if is_code(rule) else rule_named(rule), lambda text: False, OTHER_TOKENS)
+
+
+def _is_ended(text: str) -> bool:
+    span = first_span(text)
+    return span is not None and span.ended
+
+
+def _is_settled_paper(text: str) -> bool:
+    cleaned = _NEITHER_WORD_NOR_SPACE.sub("", text.replace("\n", ""))
+    return " " in cleaned.lstrip(" ")
+
+
+def check_rule_of(estimator: str, rule: str) -> None:
+    """Raise `UsageError` if an estimator of a live model cannot follow a word rule."""
+    if estimator == "exact" and rule != "corrected":
+        fix = "add --estimator mc, or --word-rule corrected"
+        raise UsageError(
+            f"exact probabilities follow the corrected word rule, and this run asks for {rule}; "
+            f"{fix}."
+        )
+    if estimator == "biased" and is_code(rule):
+        fix = "use corrected, paper or characters"
+        raise UsageError(f"--estimator biased cannot use the word rule {rule}; {fix}.")
 
 
 def check_known(rule: str) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from abc import ABC, abstractmethod
 from collections import Counter, defaultdict
 from collections.abc import Generator, Iterator, Sequence
 from dataclasses import dataclass, replace
@@ -13,8 +14,17 @@ import numpy as np
 from aleatoric.models.attention import Arrival, fetch, send
 from aleatoric.models.decoding import Decoder, child, draw, rounding_of
 from aleatoric.nextword.packs import for_contexts
-from aleatoric.nextword.rules import DONE, LEAD, WORDLESS, Lead, compose
-from aleatoric.nextword.tree import MOST_NEW_TOKENS, Limits, Tree
+from aleatoric.nextword.rules import (
+    DONE,
+    LEAD,
+    MOST_NEW_TOKENS,
+    WORDLESS,
+    Lead,
+    TextRule,
+    compose,
+    decode,
+)
+from aleatoric.nextword.tree import Limits, Tree
 from aleatoric.nextword.vocabulary import Entry, LogitReader, TableKey, Vocabulary, follow
 from aleatoric.rng import stream
 from aleatoric.types import Bools, Draws, Ints
@@ -42,14 +52,17 @@ def mc(
     lead: Lead = "skip",
     limits: Limits | None = None,
     vocabulary: Vocabulary | None = None,
+    rule: TextRule | None = None,
 ) -> list[Draws]:
     """Draw and count `samples` first words per prompt, in the order given.
 
     A prompt's random numbers depend only on (seed, id, decoder) and the sample's number, so
-    sampling can be continued later, at number `first`.
+    sampling can be continued later, at number `first`. By default words are those of the corrected
+    rule, in the form in which they are compared; a `rule` cuts them as they are.
     """
     reader = LogitReader(lm, vocabulary or Vocabulary(lm.pieces, lead), decoder)
-    states, numbers = WordStates(reader.vocabulary), np.arange(first, first + samples)
+    states = TextStates(lm.pieces, rule) if rule else WordStates(reader.vocabulary)
+    numbers = np.arange(first, first + samples)
 
     def work(tree: Tree) -> Iterator[tuple[int, Draws] | None]:
         ids = [prompts[i].id for i in tree.spans()]
@@ -64,46 +77,103 @@ def mc(
     return for_contexts(lm, [prompt.context for prompt in prompts], work, limits, "mc")
 
 
-class WordStates:
-    """Numbers every word state met so far; 0 is the state before any text.
+class SampleStates(ABC):
+    """Numbers every state of a text met so far; 0 is the state before any text.
 
-    A state is (table of the next token, folded word so far, undecided joiner). The texts of all
-    contexts pass through the same states, so a transition is computed once.
+    The texts of all contexts pass through the same states, so a transition is computed once.
     """
 
-    def __init__(self, vocabulary: Vocabulary) -> None:
-        self.vocabulary = vocabulary
-        self.end = len(vocabulary)
+    most_depth = MOST_NEW_TOKENS
+    """The depth of the last token that is drawn."""
+
+    def __init__(self, n_tokens: int, *first: Any) -> None:
+        self.end = n_tokens
         """A token number that stands for all tokens that settle the outcome as it is."""
-        self._states: list[tuple[TableKey, str, str]] = []
-        self._numbers: dict[tuple[TableKey, str, str], int] = {}
+        self._states: list[Any] = []
+        self._numbers: dict[Any, int] = {}
         self._next: dict[int, int] = {}
-        self._rows: dict[TableKey, int] = {}
-        self._ends = np.zeros((0, len(vocabulary)), dtype=np.bool_)
         self.row_of = np.zeros(0, dtype=np.int64)
-        """Per state a row of `_ends`; -1 for states that nothing can change any more."""
-        self._number((LEAD, b""), "", "")
+        """Per state a row of a table of tokens; -1 if nothing can change the outcome any more."""
+        self._number(*first)
         self._complete()
 
     def shortened(self, states: Ints, tokens: Ints) -> Ints:
-        """Replace tokens that settle the outcome without adding a letter by `end`."""
-        return np.where(self._ends[self.row_of[states], tokens], self.end, tokens)
+        """Replace tokens that settle the outcome as it is by `end`, if they are known."""
+        return tokens
 
     def after(self, states: Ints, tokens: Ints) -> Ints:
         """Return the states that follow, element by element."""
         steps = (states * (self.end + 1) + tokens).tolist()
         fresh = dict.fromkeys(steps).keys() - self._next.keys()
-        self._next |= {step: self._step(step) for step in fresh}
+        self._next |= {step: self._step(*divmod(step, self.end + 1)) for step in fresh}
         self._complete()
         return np.fromiter(map(self._next.__getitem__, steps), np.int64, len(steps))
+
+    def _number(self, *state: Any) -> int:
+        number = self._numbers.setdefault(state, len(self._states))
+        if number == len(self._states):
+            self._states.append(state)
+        return number
+
+    def _complete(self) -> None:
+        """Extend `row_of` to new states."""
+        rows = [self._row(*state) for state in self._states[len(self.row_of) :]]
+        self.row_of = np.concatenate([self.row_of, np.array(rows, dtype=np.int64)])
+
+    @abstractmethod
+    def word(self, state: int) -> str | None:
+        """Return the word of a state in which a text has ended."""
+
+    @abstractmethod
+    def _step(self, number: int, token: int) -> int:
+        """Return the number of the state after a token."""
+
+    @abstractmethod
+    def _row(self, *state: Any) -> int:
+        """Return the entry of `row_of` of a new state."""
+
+
+class TextStates(SampleStates):
+    """States that are whole texts, for any word rule: (bytes so far, whether the text has ended).
+
+    For a user-defined rule, which cuts texts elsewhere, a text counts as its word.
+    """
+
+    def __init__(self, pieces: Sequence[bytes | None], rule: TextRule) -> None:
+        self._pieces, self._rule, self.most_depth = pieces, rule, rule.tokens - 1
+        super().__init__(len(pieces), b"", False)
+
+    def word(self, state: int) -> str | None:
+        """Return the word of a text, without an incomplete last character."""
+        return self._rule.cut(decode(self._states[state][0])[0])
+
+    def _step(self, number: int, token: int) -> int:
+        text, piece = self._states[number][0], self._pieces[token]
+        return self._number(text, True) if piece is None else self._number(text + piece, False)
+
+    def _row(self, text: bytes, is_ended: bool) -> int:
+        return -1 if is_ended or self._rule.is_settled(decode(text)[0]) else 0
+
+
+class WordStates(SampleStates):
+    """States of the corrected rule: (table of the next token, folded word, undecided joiner)."""
+
+    def __init__(self, vocabulary: Vocabulary) -> None:
+        self.vocabulary = vocabulary
+        self._rows: dict[TableKey, int] = {}
+        self._ends = np.zeros((0, len(vocabulary)), dtype=np.bool_)
+        super().__init__(len(vocabulary), (LEAD, b""), "", "")
+
+    def shortened(self, states: Ints, tokens: Ints) -> Ints:
+        """Replace tokens that settle the outcome without adding a letter by `end`."""
+        return np.where(self._ends[self.row_of[states], tokens], self.end, tokens)
 
     def word(self, state: int) -> str | None:
         """Return the word of a settled state, in the form in which words are compared."""
         key, word, _ = self._states[state]
         return compose(word) if key[0] == DONE else None
 
-    def _step(self, step: int) -> int:
-        number, token = divmod(step, self.end + 1)
+    def _step(self, number: int, token: int) -> int:
         key, word, joiner = self._states[number]
         if token == self.end:
             return self._number((WORDLESS if key[0] == LEAD else DONE, b""), word, "")
@@ -113,23 +183,14 @@ class WordStates:
             return self._number((following.key[0], b""), following.word, "")
         return self._number(following.key, following.word, following.joiner)
 
-    def _number(self, *state: Any) -> int:
-        number = self._numbers.setdefault(state, len(self._states))
-        if number == len(self._states):
-            self._states.append(state)
-        return number
-
-    def _complete(self) -> None:
-        """Find the rows of `_ends` of new states."""
-        keys = [key for key, _, _ in self._states[len(self.row_of) :]]
-        for key in keys:
-            if key[0] < DONE and key not in self._rows:
-                row = np.zeros((1, self.end), dtype=np.bool_)
-                row[0, self.vocabulary.table(key).ends] = True
-                self._rows[key] = len(self._ends)
-                self._ends = np.concatenate([self._ends, row])
-        rows = [self._rows.get(key, -1) for key in keys]
-        self.row_of = np.concatenate([self.row_of, np.array(rows, dtype=np.int64)])
+    def _row(self, key: TableKey, *_: str) -> int:
+        """Return the row of `_ends` of a state."""
+        if key[0] < DONE and key not in self._rows:
+            row = np.zeros((1, self.end), dtype=np.bool_)
+            row[0, self.vocabulary.table(key).ends] = True
+            self._rows[key] = len(self._ends)
+            self._ends = np.concatenate([self._ends, row])
+        return self._rows.get(key, -1)
 
 
 @dataclass(frozen=True, eq=False)
@@ -175,11 +236,11 @@ class WordWalks:
     number, state), and the tokens of each.
     """
 
-    def __init__(self, tree: Tree, reader: LogitReader, states: WordStates, keys: Ints) -> None:
+    def __init__(self, tree: Tree, reader: LogitReader, states: SampleStates, keys: Ints) -> None:
         self._tree, self._reader, self._states, self._keys = tree, reader, states, keys
         self._spans = np.array(list(tree.spans().values()), dtype=np.int64)
         room = tree.window - (self._spans[:, 1] - self._spans[:, 0])
-        self._depths = np.minimum(MOST_NEW_TOKENS, room)
+        self._depths = np.minimum(states.most_depth, room)
         self._outcomes: list[tuple[Ints, Ints, Ints]] = []
         self._asides: dict[int, list[tuple[Ints, list[tuple[int, ...]]]]] = defaultdict(list)
 

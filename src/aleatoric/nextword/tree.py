@@ -16,6 +16,7 @@ import numpy as np
 
 from aleatoric.models.attention import KV, Tiles, dense_mask, joined_kv, send
 from aleatoric.models.base import gpu_memory, pages, recover_memory
+from aleatoric.nextword.rules import MOST_NEW_TOKENS
 from aleatoric.types import Ints
 
 if TYPE_CHECKING:
@@ -24,8 +25,6 @@ if TYPE_CHECKING:
     from aleatoric.models.plain import LanguageModel, State
 
 
-MOST_NEW_TOKENS = 64
-"""A sampled text whose word has not ended after so many tokens counts as having no word."""
 NODE = np.dtype([(name, np.int64) for name in ("block", "column", "parent", "depth", "token")])
 
 

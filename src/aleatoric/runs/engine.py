@@ -200,12 +200,21 @@ def check_until(error: float | None, specs: Iterable[str], estimator: str) -> No
     if error is None:
         return
     if estimator != "mc":
-        raise UsageError("--until stops sampling, and --estimator exact draws nothing; use mc.")
-    live = registry.names("language_models")
+        raise UsageError(f"--until stops the sampling of --estimator mc, not {estimator}; use mc.")
+    check_live("--until", specs)
+
+
+def is_live(spec: str) -> bool:
+    """Whether a model of next words is a language model that is loaded and run."""
+    return spec.partition(":")[0] in registry.names("language_models")
+
+
+def check_live(option: str, specs: Iterable[str]) -> None:
+    """Refuse other models than language models, for an option that needs their tokens."""
     for spec in specs:
-        if spec.partition(":")[0] not in live:
-            live_kinds = ", ".join(live)
-            raise UsageError(f"--until needs a live model ({live_kinds}); {spec} is none.")
+        if not is_live(spec):
+            kinds = ", ".join(registry.names("language_models"))
+            raise UsageError(f"{option} needs a live model ({kinds}); {spec} is none.")
 
 
 def check_runtime(runtime: str, specs: Iterable[str]) -> None:

@@ -115,7 +115,7 @@ class RayWords(RayModel):
     @property
     def together(self) -> int | None:
         """Contexts that are computed together, as in one process."""
-        return self._at_once if self.estimator == "exact" else None
+        return None if self.estimator == "mc" else self._at_once
 
     def draws(self, items: Iterable[Item], ask: Ask) -> Iterator[Draws]:
         """Yield words for items, in the parts that one process would compute together."""

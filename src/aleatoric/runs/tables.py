@@ -376,6 +376,15 @@ class ItemTables(Tables):
             self.set_meta(formats.ITEMS_SAVED, self.n_items)
         return self.n_items
 
+    def replace_items(self, change: Callable[[Iterable[Item]], Iterable[Item]]) -> None:
+        """Save all items again, as `change` returns them, in one transaction."""
+        with self.transaction():
+            for page in self.item_pages(PAGE):
+                items = change([formats.load_item(*row[1:]) for row in page])
+                rows = zip(page, items, strict=True)
+                new = [seal((row[0], *formats.dump_item(item))) for row, item in rows]
+                self.db.executemany(insert("items", "INSERT OR REPLACE"), new)
+
     @property
     def lacks_items(self) -> bool:
         """Whether some or all items of the corpus are not in the run."""

@@ -1,8 +1,8 @@
 """A model's word probabilities, compared with two halves of the people (App. A, Table 2, Fig. 5).
 
 The paper's biased estimator renormalizes a model's log-probabilities over a support: words that are
-likely under the model, the original and all human words. A live model with exact probabilities has
-no such bias: its mass on other words counts as such.
+likely under the model, the original and all human words (`--estimator biased`, or recorded). A live
+model with exact probabilities has no such bias: its mass on other words counts as such.
 """
 
 from __future__ import annotations
@@ -34,8 +34,8 @@ class _Wording(NamedTuple):
 _RENORMALIZED = _Wording(
     "Biased estimator",
     "model (renormalized)",
-    "Recorded log-probabilities, renormalized over the recorded words: the mass of all other words "
-    "is spread over them.",
+    "Log-probabilities, renormalized over the words that have one: the mass of all other words is "
+    "spread over them.",
 )
 _EXACT = _Wording(
     "Exact probabilities beside halves of the people",
@@ -58,8 +58,8 @@ def run(cases: Iterable[Case], seed: int) -> Study:
     cases = list(cases)
     if not cases or any(case.pair.model.n is not None for case in cases):
         raise UsageError(
-            "biased needs log-probabilities of words; this system has samples: record rows with "
-            "logprobs."
+            "biased needs log-probabilities of words; this system has samples: use --estimator "
+            "biased, or record rows with logprobs."
         )
     tvds = people.split_tvds(cases, seed)
     model = np.array([tvd(case.pair) for case in tvds.cases])

@@ -26,7 +26,6 @@ from aleatoric.models.hf import wrap
 from aleatoric.nextword import tree as tree_module
 from aleatoric.nextword.bounds import WordProbabilities
 from aleatoric.nextword.exact import Question, Search, exact
-from aleatoric.nextword.first_token import first_token, word_tokens
 from aleatoric.nextword.head import HeadSearch
 from aleatoric.nextword.live import LiveModel, survey, unknown_notes
 from aleatoric.nextword.packs import encode_contexts, passages_of
@@ -281,18 +280,6 @@ def test_tokenizer_that_drops_spaces_is_rejected():
 def test_words_equal_after_case_folding_are_rejected():
     with pytest.raises(UsageError, match="case"):
         exact(tiny("gpt2"), [Question("He", ("a", "A"))])
-
-
-def test_answers_are_summed_by_first_token():
-    lm = tiny("gpt2")
-    human = {"the": 0.5, "then": 0.25, "many": 0.25}
-    [(people, model)] = first_token(lm, ["There are"], [human])
-    probs = next_probs(lm, lm.encode("There are"))
-    for token, share, q in zip(people.support, people.probs, model.probs, strict=True):
-        words = [w for w in human if word_tokens(lm, "There are", w)[0] == int(token)]
-        assert share == sum(human[w] for w in words)
-        assert q == pytest.approx(float(probs[int(token)]), abs=1e-9)
-    assert sum(model.probs) + model.rest == pytest.approx(1)
 
 
 @pytest.mark.parametrize("kind", sampled(KINDS, ["gpt2"]))
