@@ -57,35 +57,32 @@ class Group:
 
     def human(self) -> Floats:
         """H: (probes, inputs, pairs of people's texts), pairs i < j in reading order."""
-        return self._pairs(np.arange(self.sizes[0]))
+        return self._take(np.triu_indices(self.sizes[0], 1))
 
     def model(self, system: int) -> Floats:
         """M: (probes, inputs, pairs of the system's texts)."""
-        return self._pairs(self._texts_of(system))
+        first, second = np.triu_indices(self.sizes[system + 1], 1)
+        texts = self._texts_of(system)
+        return self._take((texts[first], texts[second]))
 
     def cross(self, system: int) -> Floats:
         """C: (probes, inputs, system's text x person's text)."""
         texts, people = self._texts_of(system), np.arange(self.sizes[0])
-        return self._take(np.repeat(texts, len(people)), np.tile(people, len(texts)))
+        return self._take((np.repeat(texts, len(people)), np.tile(people, len(texts))))
 
     def with_people(self, system: int) -> Floats:
         """Return the (probes, inputs, texts, texts) distances of people and one system only."""
         texts = np.concatenate([np.arange(self.sizes[0]), self._texts_of(system)])
-        distances: Floats = self.distances[:, :, texts[:, None], texts]
-        return distances
+        return self.distances[:, :, texts[:, None], texts]
 
     def _texts_of(self, system: int) -> Ints:
         start = sum(self.sizes[: system + 1])
         return np.arange(start, start + self.sizes[system + 1])
 
-    def _pairs(self, texts: Ints) -> Floats:
-        first, second = np.triu_indices(len(texts), 1)
-        return self._take(texts[first], texts[second])
-
-    def _take(self, first: Ints, second: Ints) -> Floats:
+    def _take(self, pairs: tuple[Ints, Ints]) -> Floats:
         n_probes, n_inputs, width, _ = self.distances.shape
         flat = self.distances.reshape(n_probes, n_inputs, width * width)
-        distances: Floats = flat.take(first * width + second, axis=2)
+        distances: Floats = flat.take(pairs[0] * width + pairs[1], axis=2)
         return distances
 
 
@@ -216,8 +213,7 @@ def paper_people(distances: Floats) -> Floats:
     """
     n_pairs = distances.shape[1]
     drawn = np.random.default_rng(PAPER_SEED).choice(np.arange(n_pairs), n_pairs)
-    sample: Floats = distances[:, np.asarray(drawn[: n_pairs // 2], dtype=np.int64)]
-    return sample
+    return distances[:, np.asarray(drawn[: n_pairs // 2], dtype=np.int64)]
 
 
 def paper_batch(distances: Floats, divergences: Divergences) -> Statistics:
@@ -277,8 +273,7 @@ def _between(matrices: Floats, rows: Ints, columns: Ints) -> Floats:
 def _distances(matrices: Floats, first: Ints, second: Ints) -> Floats:
     inputs = np.arange(len(matrices))[:, None, None]
     n_rows = first.shape[0] * first.shape[1]
-    distances: Floats = matrices[inputs, first, second].reshape(n_rows, first.shape[2])
-    return distances
+    return matrices[inputs, first, second].reshape(n_rows, first.shape[2])
 
 
 def _compare(suffix: str, left: Floats, right: Floats, divergences: Divergences) -> Statistics:
