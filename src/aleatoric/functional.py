@@ -178,13 +178,12 @@ def energy(
     _check_spaces([*sides[0], *sides[1]], language)
     block = Block((*sides[0], *sides[1]), (n, len(sides[1])))
     matrix = open_probes([probe], language)[0].matrices([block])[0]
-    own = (side[np.triu_indices(len(side), 1)] for side in (matrix[:n, :n], matrix[n:, n:]))
-    parts = (*own, matrix[:n, n:])
+    parts = _above_diagonal(matrix[:n, :n]), _above_diagonal(matrix[n:, n:]), matrix[:n, n:]
     if any(np.isnan(part).all() for part in parts):
         problem = f"{probe} is undefined for all pairs of these texts"
         raise ArgumentError(f"{problem}; are they too short?")
-    human, generated, cross = (float(np.nanmean(part)) for part in parts)
-    return 2 * cross - generated - human
+    human, own, cross = (float(np.nanmean(part)) for part in parts)
+    return 2 * cross - own - human
 
 
 def _check_spaces(texts: list[str], language: str) -> None:
@@ -193,6 +192,10 @@ def _check_spaces(texts: list[str], language: str) -> None:
     if lacks_spaces(texts, language):
         problem = "the texts are in a script that is written without spaces between words"
         raise ArgumentError(f"{problem}; state their language, as in language='zh'.")
+
+
+def _above_diagonal(matrix: Floats) -> Floats:
+    return matrix[np.triu_indices(len(matrix), 1)]
 
 
 def _agreement(pair: Pair) -> Agreement:
@@ -337,7 +340,8 @@ def _numbers(values: Any, name: str) -> Floats:
 
 def _array(values: Any, problem: str) -> Floats:
     try:
-        return np.asarray(getattr(values, "tolist", lambda: values)(), dtype=np.float64)
+        plain = values.tolist() if hasattr(values, "tolist") else values
+        return np.asarray(plain, dtype=np.float64)
     except (TypeError, ValueError):
         raise ArgumentError(problem) from None
 

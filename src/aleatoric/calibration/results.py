@@ -97,16 +97,13 @@ def estimate_all(state: StreamState, seed: int, method: str = DEFAULT_METHOD) ->
         cells = dict(zip(curves, (calibration.exact_cells(*pair) for pair in pairs), strict=True))
         curves = {name: replace(curve, cells=cells[name]) for name, curve in curves.items()}
     consistency = {}
-    for name, curve_sums in state.curves.items():
+    for name, sums in state.curves.items():
         # The plain curve has hits, which are 0 or 1; a scheme has expected accuracies.
         test = consistency_of_hits if name == "ece" else consistency_of_expectations
-        curve = curve_sums.curve()  # exact cells are not aligned with the bins
+        curve = sums.curve()  # exact cells are not aligned with the bins
         consistency[name] = test(curve.cells, len(curve.bins), seed)
-    parts = _errors(state, curves, consistency, seed, method)
-    parts |= _mean_estimates(state, seed, method)
-    for sums in (state.predicted, state.classes):
-        errors = sums.errors().items() if sums is not None else ()
-        parts |= {name: _estimate(state, value, _NO_INTERVAL) for name, value in errors}
+    errors = _errors(state, curves, consistency, seed, method)
+    parts = {**errors, **_mean_estimates(state, seed, method), **_classwise(state)}
     estimates = {metric: bounded(part, metric) for metric, part in parts.items()}
     sizes, row_groups = (state.n_tokens, state.units.n_groups), tuple(state.row_groups)
     return CalibrationResult(*sizes, estimates, curves, consistency, rows, row_groups)
@@ -164,6 +161,12 @@ def _mean_estimates(state: StreamState, seed: int, method: str) -> dict[str, Est
         reason = f"{counted(excluded, 'reference', 'has', 'have')} no probability"
         estimates["nll"] = Estimate(None, None, 0, 0, n_undefined=excluded, reason=reason)
     return estimates
+
+
+def _classwise(state: StreamState) -> dict[str, Estimate]:
+    parts = [sums.errors() for sums in (state.predicted, state.classes) if sums is not None]
+    errors = {name: value for part in parts for name, value in part.items()}
+    return {name: _estimate(state, value, _NO_INTERVAL) for name, value in errors.items()}
 
 
 def _interval(state: StreamState, table: Floats, value: Value, seed: int, method: str) -> Resampled:

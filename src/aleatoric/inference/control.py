@@ -117,7 +117,7 @@ def _sampled_p(small: Ints, pooled: Ints, rng: np.random.Generator, n_permutatio
     for m in _part_sizes(n_permutations, len(codes)):
         drawn = codes[_samples(len(codes), n, m, rng)]
         # The squared distance, up to factors and terms that are the same for all samples.
-        squares = (counted(drawn, len(pooled)) ** 2).sum(axis=1) * len(codes)
+        squares = _squares(counted(drawn, len(pooled))) * len(codes)
         reached += int((squares - 2 * n * pooled[drawn].sum(axis=1) >= observed).sum())
     return (reached + 1) / (n_permutations + 1)
 
@@ -142,8 +142,7 @@ def fits(
     for m in _part_sizes(n_draws, max(n, len(steps))):
         codes = np.searchsorted(steps, rng.random((m, n)) * steps[-1], side="right")
         counts = counted(codes, len(steps))
-        listed, others = counts[:, :-1], counts[:, -1]
-        drawn = (listed**2).sum(axis=1) + others - 2 * n * (listed @ probs)
+        drawn = _squares(counts[:, :-1]) + counts[:, -1] - 2 * n * (counts[:, :-1] @ probs)
         reached += int((drawn >= observed - _TOLERANCE * n).sum())
     return ItemTest((reached + 1) / (n_draws + 1), False)
 
@@ -185,6 +184,11 @@ def _samples(total: int, n: int, n_samples: int, rng: np.random.Generator) -> In
         order[chosen, columns] = order[i]
         order[i] = taken
     return np.ascontiguousarray(order[:n].T)
+
+
+def _squares(counts: Ints) -> Ints:
+    sums: Ints = np.einsum("ij,ij->i", counts, counts)
+    return sums
 
 
 def _gain(taken: int, count: int, n: int, total: int) -> int:

@@ -57,18 +57,16 @@ class Group:
 
     def human(self) -> Floats:
         """H: (probes, inputs, pairs of people's texts), pairs i < j in reading order."""
-        return self._take(np.triu_indices(self.sizes[0], 1))
+        return self._pairs(np.arange(self.sizes[0]))
 
     def model(self, system: int) -> Floats:
         """M: (probes, inputs, pairs of the system's texts)."""
-        first, second = np.triu_indices(self.sizes[system + 1], 1)
-        texts = self._texts_of(system)
-        return self._take((texts[first], texts[second]))
+        return self._pairs(self._texts_of(system))
 
     def cross(self, system: int) -> Floats:
         """C: (probes, inputs, system's text x person's text)."""
         texts, people = self._texts_of(system), np.arange(self.sizes[0])
-        return self._take((np.repeat(texts, len(people)), np.tile(people, len(texts))))
+        return self._take(np.repeat(texts, len(people)), np.tile(people, len(texts)))
 
     def with_people(self, system: int) -> Floats:
         """Return the (probes, inputs, texts, texts) distances of people and one system only."""
@@ -79,10 +77,14 @@ class Group:
         start = sum(self.sizes[: system + 1])
         return np.arange(start, start + self.sizes[system + 1])
 
-    def _take(self, pairs: tuple[Ints, Ints]) -> Floats:
+    def _pairs(self, texts: Ints) -> Floats:
+        first, second = np.triu_indices(len(texts), 1)
+        return self._take(texts[first], texts[second])
+
+    def _take(self, first: Ints, second: Ints) -> Floats:
         n_probes, n_inputs, width, _ = self.distances.shape
         flat = self.distances.reshape(n_probes, n_inputs, width * width)
-        distances: Floats = flat.take(pairs[0] * width + pairs[1], axis=2)
+        distances: Floats = flat.take(first * width + second, axis=2)
         return distances
 
 
@@ -152,9 +154,8 @@ def _system(
     statistics["energy"] = energy_distance(*(statistics[f"mean_{side}"] for side in "HMC"))
     people, shape = reference(flat(human)), human.shape[:2]
     for side, distances in sides.items():
-        for name, divergence in divergences.items():
-            statistics[f"{name}_{side}"] = divergence(flat(distances), people).reshape(shape)
-        statistics[f"dmu_{side}"] = statistics[f"mean_{side}"] - mean(people).reshape(shape)
+        compared = _compare(f"_{side}", flat(distances), people, divergences)
+        statistics |= {name: values.reshape(shape) for name, values in compared.items()}
         statistics[f"{UNDEFINED}{side}"] = _n_undefined(distances)
     return statistics
 

@@ -92,11 +92,9 @@ class Overlap:
     A mean over splits of their ratios would be too large, because a ratio of small sums is skewed.
     """
 
-    names: tuple[str, str, str] = COLUMNS
-
     def columns(self, chunk: Chunk) -> Floats:
         """H + M and C, with 0 for undefined, and indicators of the defined items."""
-        human, model, cross = np.broadcast_arrays(*(chunk[name] for name in self.names))
+        human, model, cross = np.broadcast_arrays(*(chunk[name] for name in COLUMNS))
         is_defined = np.isfinite(human + model + cross)
         both, shared = (np.where(is_defined, v, 0.0) for v in (human + model, cross))
         return np.concatenate([both, shared, is_defined], axis=1)
