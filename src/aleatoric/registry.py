@@ -70,10 +70,8 @@ PLUGINS: dict[str, dict[str, str]] = {
     "engines": {"local": "aleatoric.runs.engine:open_local", "ray": "aleatoric.runs.ray:open_ray"},
     "metrics": {
         **_from("metrics.distances", "tvd tvd_debiased js"),
-        **_from(
-            "metrics.agreement",
-            "sq_distance mass_on_human rank_of_human_mode entropy_human entropy_model",
-        ),
+        **_from("metrics.agreement", "sq_distance mass_on_human rank_of_human_mode"),
+        **_from("metrics.agreement", "entropy_human entropy_model"),
     },
     "word_rules": _from(
         "nextword.rules", "corrected=first_word paper=first_word_paper characters=first_character"

@@ -45,19 +45,21 @@ MOST_WORDS = 4000
 def by_tag(tagger: Tagger) -> Abstraction:
     """Return classes by the universal part-of-speech tag in context, for TVD_syn."""
 
-    def classes(item: Item, words: Sequence[str]) -> Mapping[str, str]:
-        return dict(zip(words, tagger(item.context, words), strict=True))
+    def classes(item: Item, words: Sequence[str]) -> dict[str, str]:
+        real = [word for word in words if word != FAILED]
+        return _and_failed(dict(zip(real, tagger(item.context, real), strict=True)), words)
 
-    return _beside_failed(classes)
+    return classes
 
 
 def by_cluster(embedder: Embedder, seed: int) -> Abstraction:
     """Return classes by k-means clusters of standardized word vectors, for TVD_sem."""
 
-    def classes(item: Item, words: Sequence[str]) -> Mapping[str, str]:
-        vectors = embedder(words)
+    def classes(item: Item, words: Sequence[str]) -> dict[str, str]:
+        real = [word for word in words if word != FAILED]
+        vectors = embedder(real)
         # Sorted, because clusters must not depend on the order of the words.
-        usable = sorted(word for word in words if word in vectors)
+        usable = sorted(word for word in real if word in vectors)
         if len(usable) > MOST_WORDS:
             raise UsageError(
                 f"item {quoted(item.id)}: {len(usable):,} different words are too many to cluster "
@@ -65,9 +67,9 @@ def by_cluster(embedder: Embedder, seed: int) -> Abstraction:
             )
         labels = cluster([vectors[word] for word in usable], stream(seed, "clusters", item.id))
         class_of = {word: f"cluster {label}" for word, label in zip(usable, labels, strict=True)}
-        return {word: class_of.get(word, UNKNOWN) for word in words}
+        return _and_failed({word: class_of.get(word, UNKNOWN) for word in real}, words)
 
-    return _beside_failed(classes)
+    return classes
 
 
 def on_joint_support(
@@ -118,14 +120,9 @@ def chosen(clusterings: Sequence[Clustering], least_gain: float = LEAST_GAIN) ->
     return clusterings[-1]
 
 
-def _beside_failed(classes: Abstraction) -> Abstraction:
-    """Give failed draws a class of their own if they are kept as an outcome."""
-
-    def with_failed(item: Item, words: Sequence[str]) -> Mapping[str, str]:
-        real = [word for word in words if word != FAILED]
-        return {**classes(item, real), **({FAILED: FAILED} if FAILED in words else {})}
-
-    return with_failed
+def _and_failed(classes: dict[str, str], words: Sequence[str]) -> dict[str, str]:
+    """Add a class for failed draws if they are kept as an outcome."""
+    return classes | {FAILED: FAILED} if FAILED in words else classes
 
 
 class Clustering(NamedTuple):

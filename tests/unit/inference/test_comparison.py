@@ -14,16 +14,13 @@ from scipy import stats
 
 from aleatoric.inference import control
 from aleatoric.inference.control import fits, one_population
+from aleatoric.inference.multiple import benjamini_hochberg, different_pairs, holm, letters
 from aleatoric.inference.paired import (
     EXACT_GROUPS,
     IDENTICAL,
     NO_ITEMS,
     NO_VALUE,
     ONE_GROUP,
-    benjamini_hochberg,
-    different_pairs,
-    holm,
-    letters,
     paired,
     paired_permutation,
 )
