@@ -17,14 +17,13 @@ from numpy.typing import NDArray
 
 from aleatoric.inference.estimate import GroupSums, Reduction, estimate
 from aleatoric.inference.persons import (
-    PersonChanges,
     PersonSums,
     changes_without_each,
     covering_persons,
+    read_changes,
 )
-from aleatoric.metrics.agreement import Agreement, Overlap
+from aleatoric.metrics.agreement import Agreement, Overlap, log_loss
 from aleatoric.metrics.distances import tvd
-from aleatoric.metrics.entropy import log_loss
 from aleatoric.metrics.reduction import Mean
 from aleatoric.nextword.answers import human_counts
 from aleatoric.rng import stream
@@ -134,11 +133,11 @@ def _statistics(words: Sequence[str], model: Categorical) -> dict[str, float | N
     return {**agreement.columns(), "log_loss": log_loss(pair.human, model), "tvd": tvd(pair)}
 
 
-def _changes(panel: Panel, contexts: Contexts, given: Given) -> PersonChanges:
+def _changes(panel: Panel, contexts: Contexts, given: Given) -> Floats:
     sums, persons = PersonSums(), list(map(str, range(panel.persons)))
     for passage, (words, model) in zip(contexts.passage, given, strict=True):
         sums.add("model", str(passage), persons, changes_without_each(words, model.as_dict()))
-    return PersonChanges.of(sums.facts()["model"])
+    return read_changes(sums.facts()["model"])
 
 
 def panel_coverage(panel: Panel, n_simulations: int, seed: int = 0) -> Iterator[Coverage]:

@@ -44,7 +44,7 @@ def agreement(people: Any, model: Any) -> Agreement:
     >>> round(found.human, 3), found.model, found.cross
     (0.333, 1.0, 0.5)
     """
-    found = [_agreement(pair) for pair in _pairs(*_items(people, model))]
+    found = [_agreement(pair) for pair in _pairs(people, model)]
     sides = zip(*((item.human, item.model, item.cross) for item in found), strict=True)
     return Agreement(*(math.fsum(side) / len(found) for side in sides))
 
@@ -55,7 +55,7 @@ def overlap(people: Any, model: Any) -> float:
     >>> overlap({"many": 20, "some": 3}, {"many": 310, "no": 120})
     0.9222255739205508
     """
-    found = [_agreement(pair) for pair in _pairs(*_items(people, model))]
+    found = [_agreement(pair) for pair in _pairs(people, model)]
     both = sum(item.human + item.model for item in found)
     if both <= 0:
         raise ArgumentError("the overlap is undefined: no two answers of people or model agree.")
@@ -68,7 +68,7 @@ def sq_distance(people: Any, model: Any) -> float:
     >>> round(sq_distance({"many": 0.5, "some": 0.5}, {"many": 1.0}), 3)
     0.5
     """
-    found = [_agreement(pair).sq_distance for pair in _pairs(*_items(people, model))]
+    found = [_agreement(pair).sq_distance for pair in _pairs(people, model)]
     return math.fsum(found) / len(found)
 
 
@@ -78,7 +78,7 @@ def tvd(people: Any, model: Any) -> float:
     >>> tvd(["many", "some"], {"many": 1.0})
     0.5
     """
-    found = [distances.tvd(pair) for pair in _pairs(*_items(people, model))]
+    found = [distances.tvd(pair) for pair in _pairs(people, model)]
     return math.fsum(found) / len(found)
 
 
@@ -89,7 +89,7 @@ def tvd_debiased(people: Any, model: Any) -> float:
     1.0
     """
     found = []
-    for pair in _pairs(*_items(people, model)):
+    for pair in _pairs(people, model):
         value = distances.tvd_debiased(pair)
         if value is None:
             raise ArgumentError("the debiased TVD needs counts of at least two answers per side.")
@@ -109,8 +109,10 @@ def ece(confidence: Any, correct: Any, bins: int = calibration.N_BINS) -> float:
     """
     sure, right = _numbers(confidence, "confidence"), _numbers(correct, "correct")
     _check_lengths(len(sure), len(right), "confidences", "values of correct")
-    _check_shares(sure, "confidence")
-    _check_shares(right, "correct")
+    for name, values in (("confidence", sure), ("correct", right)):
+        if len(bad := np.flatnonzero((values < 0) | (values > 1))):
+            problem = f"{name}[{bad[0]}] is {values[bad[0]]:g}"
+            raise ArgumentError(f"{problem}; use values between 0 and 1.")
     edges = calibration.equal_width_edges(_bins(bins))
     index = np.searchsorted(np.array(edges), sure, side="right")
     return float(calibration.ece_of(calibration.bin_sums(sure, right, index, len(edges) + 1)))
@@ -193,8 +195,7 @@ def _check_spaces(texts: list[str], language: str) -> None:
 
 
 def _above_diagonal(matrix: Floats) -> Floats:
-    values: Floats = matrix[np.triu_indices(len(matrix), 1)]
-    return values
+    return matrix[np.triu_indices(len(matrix), 1)]
 
 
 def _agreement(pair: Pair) -> Agreement:
@@ -205,28 +206,22 @@ def _agreement(pair: Pair) -> Agreement:
     return found
 
 
-def _items(people: Any, model: Any) -> tuple[list[Any], list[Any]]:
+def _pairs(people: Any, model: Any) -> list[Pair]:
     """The distributions of each item: of one item, or of as many as are listed."""
     people, model = _plain(people), _plain(model)
     several = [_is_list_of_distributions(side) for side in (people, model)]
     if several == [False, False]:
-        return [people], [model]
+        return [_pair(people, model)]
     if several != [True, True]:
         raise ArgumentError("give one distribution for both people and model, or a list for both.")
     _check_lengths(len(people), len(model), "items of people", "items of the model")
-    return people, model
+    return [_pair(*sides) for sides in zip(people, model, strict=True)]
 
 
 def _is_list_of_distributions(value: Any) -> bool:
     nested = (Mapping, Sequence, Categorical, np.ndarray)
     entries = value if isinstance(value, list) else ()
     return any(isinstance(_plain(e), nested) for e in entries if not isinstance(e, str | bytes))
-
-
-def _pairs(people: list[Any], model: list[Any]) -> list[Pair]:
-    if not people:
-        raise ArgumentError("there are no items: give at least one distribution per side.")
-    return [_pair(*sides) for sides in zip(people, model, strict=True)]
 
 
 def _pair(people: Any, model: Any) -> Pair:
@@ -335,10 +330,7 @@ def _from_numbers(named: dict[str, Any], name: str) -> Categorical:
 
 def _numbers(values: Any, name: str) -> Floats:
     """One-dimensional, finite and not empty."""
-    try:
-        array = np.asarray(_plain_list(values), dtype=np.float64)
-    except (TypeError, ValueError):
-        raise ArgumentError(f"{name} is {quoted(values)}; give an array of numbers.") from None
+    array = _array(values, f"{name} is {quoted(values)}; give an array of numbers.")
     if array.ndim != 1 or not len(array):
         raise ArgumentError(f"{name} has the shape {array.shape}; give one dimension, not empty.")
     if len(bad := np.flatnonzero(~np.isfinite(array))):
@@ -346,15 +338,16 @@ def _numbers(values: Any, name: str) -> Floats:
     return array
 
 
-def _plain_list(values: Any) -> Any:
-    return values.tolist() if hasattr(values, "tolist") else values
+def _array(values: Any, problem: str) -> Floats:
+    try:
+        plain = values.tolist() if hasattr(values, "tolist") else values
+        return np.asarray(plain, dtype=np.float64)
+    except (TypeError, ValueError):
+        raise ArgumentError(problem) from None
 
 
 def _rows(probs: Any) -> Floats:
-    try:
-        rows = np.asarray(_plain_list(probs), dtype=np.float64)
-    except (TypeError, ValueError):
-        raise ArgumentError("probs must have one row of probabilities per token.") from None
+    rows = _array(probs, "probs must have one row of probabilities per token.")
     if rows.ndim != 2 or not rows.size:
         raise ArgumentError(f"probs has the shape {rows.shape}; give (tokens, classes), not empty.")
     sums = rows.sum(axis=1)
@@ -378,11 +371,6 @@ def _targets(targets: Any) -> Any:
 def _check_lengths(left: int, right: int, lefts: str, rights: str) -> None:
     if left != right:
         raise ArgumentError(f"there are {left} {lefts} and {right} {rights}; give equally many.")
-
-
-def _check_shares(values: Floats, name: str) -> None:
-    if len(bad := np.flatnonzero((values < 0) | (values > 1))):
-        raise ArgumentError(f"{name}[{bad[0]}] is {values[bad[0]]:g}; use values between 0 and 1.")
 
 
 def _bins(bins: int) -> int:

@@ -49,13 +49,11 @@ PLUGINS: dict[str, dict[str, str]] = {
         "simulated": "aleatoric.data.simulated:load",
     },
     "token_corpora": _from("data.documents", "text=load parallel=load_parallel"),
-    "text_corpora": {
-        "multiref": "aleatoric.data.references:load",
-        "asset": "aleatoric.data.references:load_asset",
-        "wmt14-10ref": "aleatoric.data.references:load_wmt14",
-        "dailydialog++": "aleatoric.data.references:load_dailydialog",
-        "writingprompts": "aleatoric.data.references:load_writingprompts",
-    },
+    "text_corpora": _from(
+        "data.references",
+        "multiref=load asset=load_asset wmt14-10ref=load_wmt14 dailydialog++=load_dailydialog "
+        "writingprompts=load_writingprompts",
+    ),
     "models": {
         "openai": "aleatoric.models.openai:load",
         "recorded": "aleatoric.models.recorded:load",
@@ -81,7 +79,7 @@ PLUGINS: dict[str, dict[str, str]] = {
     "metrics": {
         **_from("metrics.distances", "tvd tvd_debiased js"),
         **_from("metrics.agreement", "sq_distance mass_on_human rank_of_human_mode"),
-        **_from("metrics.entropy", "entropy_human entropy_model"),
+        **_from("metrics.agreement", "entropy_human entropy_model"),
     },
     "word_rules": _from(
         "nextword.rules", "corrected=first_word paper=first_word_paper characters=first_character"

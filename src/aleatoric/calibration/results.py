@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
+from typing import NamedTuple
 
 import numpy as np
 
@@ -72,16 +73,14 @@ class CalibrationResult:
     """The group of each kept row."""
 
 
-@dataclass(frozen=True, eq=False)
-class Summed:
+class Summed(NamedTuple):
     """A metric's (groups, k) sums, and the function from sums to its value."""
 
     table: Floats
     value: Value
 
 
-@dataclass(frozen=True, eq=False)
-class GroupedSums:
+class GroupedSums(NamedTuple):
     """Groups by name, their numbers of tokens, and the sums of every metric that has them."""
 
     names: tuple[str, ...]
@@ -106,7 +105,7 @@ def estimate_all(state: StreamState, seed: int, method: str = DEFAULT_METHOD) ->
     errors = _errors(state, curves, consistency, seed, method)
     parts = {**errors, **_mean_estimates(state, seed, method), **_classwise(state)}
     estimates = {metric: bounded(part, metric) for metric, part in parts.items()}
-    sizes, row_groups = (state.n_tokens, state.groups.n_groups), tuple(state.row_groups)
+    sizes, row_groups = (state.n_tokens, state.units.n_groups), tuple(state.row_groups)
     return CalibrationResult(*sizes, estimates, curves, consistency, rows, row_groups)
 
 
@@ -115,8 +114,8 @@ def grouped(state: StreamState) -> GroupedSums:
     curves: list[tuple[str, CurveSums, Value]] = [(n, c, ece_of) for n, c in state.curves.items()]
     curves += [("ece_debiased", state.curves["ece"], ece_debiased_of)]
     curves += [("mce", state.curves["ece"], calibration.mce_of)]
-    errors = {name: Summed(sums.units.table, sums.by_unit(error)) for name, sums, error in curves}
-    return GroupedSums(state.groups.names, state.scores.table[:, 0], errors | _means(state))
+    errors = {name: Summed(sums.by_group, sums.by_unit(error)) for name, sums, error in curves}
+    return GroupedSums(state.units.names, state.scores[:, 0], errors | _means(state))
 
 
 def _errors(
@@ -144,11 +143,11 @@ def _error_interval(
 ) -> Resampled:
     if name == "ece_debiased" or method not in ("auto", "t"):
         error = sums.by_unit(ece_debiased_of if name == "ece_debiased" else ece_of)
-        return _interval(state, sums.units.table, error, seed, method)
-    bins = sums.binned_units()[state.scores.table[:, 0] > 0]
+        return _interval(state, sums.by_group, error, seed, method)
+    bins = sums.binned_units()[state.scores[:, 0] > 0]
     gaps = bins[..., ACCURACY] - bins[..., CONFIDENCE]
     interval = binned_error_interval(gaps, bins[..., COUNT].sum(axis=1))
-    return interval.pooled_into(MAX_UNITS) if state.groups.pooled else interval
+    return interval.pooled_into(MAX_UNITS) if state.units.pooled else interval
 
 
 def _mean_estimates(state: StreamState, seed: int, method: str) -> dict[str, Estimate]:
@@ -158,35 +157,34 @@ def _mean_estimates(state: StreamState, seed: int, method: str) -> dict[str, Est
         value = float(sums.table[:, 0].sum() / state.n_tokens)
         interval = _interval(state, sums.table, sums.value, seed, method)
         estimates[name] = _estimate(state, value, interval)
-    if excluded := int(state.scores.table[:, _EXCLUDED].sum()):
+    if excluded := int(state.scores[:, _EXCLUDED].sum()):
         reason = f"{counted(excluded, 'reference', 'has', 'have')} no probability"
         estimates["nll"] = Estimate(None, None, 0, 0, n_undefined=excluded, reason=reason)
     return estimates
 
 
 def _classwise(state: StreamState) -> dict[str, Estimate]:
-    errors: dict[str, float] = {}
-    for sums in (state.predicted, state.classes):
-        errors |= sums.errors() if sums is not None else {}
+    parts = [sums.errors() for sums in (state.predicted, state.classes) if sums is not None]
+    errors = {name: value for part in parts for name, value in part.items()}
     return {name: _estimate(state, value, _NO_INTERVAL) for name, value in errors.items()}
 
 
 def _interval(state: StreamState, table: Floats, value: Value, seed: int, method: str) -> Resampled:
-    interval = resample(table[state.scores.table[:, 0] > 0], value, seed, method=method)
-    return interval.pooled_into(MAX_UNITS) if state.groups.pooled else interval
+    interval = resample(table[state.scores[:, 0] > 0], value, seed, method=method)
+    return interval.pooled_into(MAX_UNITS) if state.units.pooled else interval
 
 
 def _estimate(state: StreamState, value: float, resampled: Resampled) -> Estimate:
     if math.isnan(value):
         reason = "no bin holds enough tokens"
         return Estimate(None, None, 0, 0, n_undefined=state.n_tokens, reason=reason)
-    counts = state.n_tokens, state.groups.n_groups
+    counts = state.n_tokens, state.units.n_groups
     return Estimate(value, resampled.interval, *counts, reason=resampled.reason)
 
 
 def _means(state: StreamState) -> dict[str, Summed]:
     """Means over tokens: a sum and the number of tokens."""
-    table = state.scores.table
+    table = state.scores
     sums = {name: table[:, [column, 0]] for name, column in SCORES.items()}
     if "e_ece" in state.curves:
         totals = state.curves["e_ece"].binned_units().sum(axis=1)

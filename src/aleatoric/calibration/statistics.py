@@ -75,8 +75,7 @@ class TokenTable:
     def disagreement(self) -> Floats:
         """D = |(p̂ − â) − (p̃ − ã)| of each token."""
         expected = self.plain.confidence - self.plain.accuracy
-        disagreement: Floats = np.abs((self.confidence - self.correct) - expected)
-        return disagreement
+        return np.abs((self.confidence - self.correct) - expected)
 
 
 def join_rows(parts: Sequence[TokenRows]) -> TokenRows:

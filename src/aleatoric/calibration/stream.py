@@ -15,7 +15,7 @@ from aleatoric.calibration.kernels import naive
 from aleatoric.calibration.results import CalibrationResult, GroupedSums, estimate_all, grouped
 from aleatoric.calibration.schemes import EXPECTED, GroupDraws, Scheme, Uniforms
 from aleatoric.calibration.statistics import TokenRows, join_rows
-from aleatoric.calibration.sums import AllClasses, CurveSums, PredictedClasses, StreamState
+from aleatoric.calibration.sums import N_SCORES, AllClasses, PredictedClasses, StreamState
 from aleatoric.errors import DataError, UsageError, quoted
 from aleatoric.inference.bootstrap import DEFAULT_METHOD
 from aleatoric.types import Floats
@@ -66,12 +66,11 @@ class CalibrationStream:
         self._settings = (vocabulary_size, units, parsed, bins, classwise, keep_rows, seed)
         self._width, self._units, self._engine, self._seed = vocabulary_size, units, engine, seed
         self._draws = [GroupDraws(seed, str(s), s.samples) if s.samples else None for s in parsed]
-        self._state = StreamState(
-            {name: CurveSums(bins) for name in ("ece", *(s.metric for s in parsed))},
-            None if classwise == "none" else PredictedClasses(bins),
-            AllClasses(vocabulary_size, bins) if classwise == "all" else None,
-            [] if keep_rows else None,
-        )
+        self._state = StreamState(["ece", *(s.metric for s in parsed)], bins, keep_rows)
+        if classwise != "none":
+            self._state.predicted = PredictedClasses(bins)
+        if classwise == "all":
+            self._state.classes = AllClasses(vocabulary_size, bins)
 
     def update(self, values: Any, targets: Any, group: str | int | Sequence[str | int]) -> None:
         """Add a chunk: (tokens, vocabulary) values, one target per token, one or all groups.
@@ -105,11 +104,9 @@ class CalibrationStream:
         if self._settings != other._settings:
             raise UsageError("streams with different settings cannot be merged.")
         state, added = self._state, other._state
-        moved, units = state.groups.merge(added.groups)
-        state.move(moved)
-        state.scores.add(units[: len(added.scores.table)], added.scores.table)
+        state.units.merge(added.units)
         for name, curve in state.curves.items():
-            curve.merge(added.curves[name], units)
+            curve.cells += added.curves[name].cells
         if state.predicted is not None and added.predicted is not None:
             state.predicted.merge(added.predicted)
         if state.classes is not None and added.classes is not None:
@@ -126,10 +123,11 @@ class CalibrationStream:
     def save(self) -> Arrays:
         """All sums so far as plain arrays, without per-token rows."""
         state = self._state
-        arrays = {f"groups/{name}": values for name, values in state.groups.arrays().items()}
-        arrays["scores"] = state.scores.table
+        arrays = {f"groups/{name}": values for name, values in state.units.arrays().items()}
+        arrays["scores"] = state.scores
         for name, curve in state.curves.items():
-            arrays |= {f"curve/{name}/cells": curve.cells, f"curve/{name}/units": curve.units.table}
+            arrays[f"curve/{name}/cells"] = curve.cells.copy()  # later updates are in place
+            arrays[f"curve/{name}/units"] = curve.by_group
         for name, part in (("predicted", state.predicted), ("classes", state.classes)):
             if part is not None:
                 arrays |= {f"{name}/{key}": values for key, values in part.arrays().items()}
@@ -146,11 +144,11 @@ class CalibrationStream:
             is_table = name == "scores" or name.startswith("curve/")
             if is_table and not _is_alike(saved.get(name), fresh):
                 raise ValueError(f"the saved sums {name} have another form")
-        state.groups.restore(_below(saved, "groups"))
-        state.scores.table = saved["scores"]
+        state.units.restore(_below(saved, "groups"))
+        by_unit = [saved["scores"], *(saved[f"curve/{name}/units"] for name in state.curves)]
+        state.units.table = np.concatenate(by_unit, axis=1)
         for name, curve in state.curves.items():
-            curve.cells = saved[f"curve/{name}/cells"]
-            curve.units.table = saved[f"curve/{name}/units"]
+            curve.cells = saved[f"curve/{name}/cells"].copy()
         for name, part in (("predicted", state.predicted), ("classes", state.classes)):
             if part is not None:
                 part.restore(_below(saved, name))
@@ -187,9 +185,8 @@ class CalibrationStream:
 
     def _add(self, columns: TokenRows, groups: list[str]) -> None:
         state = self._state
-        state.move(state.groups.admit(list(dict.fromkeys(groups))))
-        units = state.groups.index(groups)
-        state.scores.add(units, _scores(columns))
+        units = state.units.index(groups)
+        np.add.at(state.units.table[:, :N_SCORES], units, _scores(columns))
         pairs = [(columns.confidence, columns.correct), *columns.expected.values()]
         for sums, (confidence, accuracy) in zip(state.curves.values(), pairs, strict=True):
             sums.add(units, confidence, accuracy)
@@ -260,7 +257,7 @@ def _fastest(values: Any) -> Engine:
 
 
 def _scores(columns: TokenRows) -> Floats:
-    """The columns of `UnitSums`: tokens, log score, excluded references, Brier, entropy, hits."""
+    """The columns of `StreamState.scores`."""
     excluded = np.isinf(columns.nll)
     nll = np.where(excluded, 0.0, columns.nll)
     # Both may be unknown; such sums are not shown.

@@ -10,7 +10,7 @@ import hashlib
 import math
 import zlib
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
@@ -23,6 +23,7 @@ from aleatoric.metrics.reduction import divide
 from aleatoric.types import Floats, Ints
 
 MAX_UNITS = 1000
+N_SCORES = 6
 N_CELLS = 4096
 LOWEST = -24.0
 """Natural logarithm of the lower limit of the lowest cell, which also takes smaller values."""
@@ -36,16 +37,17 @@ _BUFFER = 1 << 16
 _CELLS_AT_ONCE = 1 << 23
 
 
-class FoldingUnits:
-    """The resampling unit of each group, independent of the order and chunking of the groups.
+class UnitTable:
+    """Additive columns by resampling unit, independent of the order and chunking of the groups.
 
     Up to `MAX_UNITS` groups are one unit each. With more, every group joins the unit of its name's
     checksum: units stay independent of each other, so resampling them is still valid.
     """
 
-    def __init__(self) -> None:
+    def __init__(self, n_columns: int) -> None:
         self._numbers: dict[str, int] | None = {}
         self._seen: set[bytes] = set()
+        self.table: Floats = np.zeros((0, n_columns))
 
     @property
     def pooled(self) -> bool:
@@ -65,34 +67,35 @@ class FoldingUnits:
         return tuple(self._numbers)
 
     def index(self, groups: Sequence[str]) -> Ints:
-        """The unit of each token; its group must have been admitted."""
-        numbers = self._numbers or {g: zlib.crc32(g.encode()) % MAX_UNITS for g in set(groups)}
-        return np.array([numbers[group] for group in groups], dtype=np.int64)
-
-    def admit(self, groups: Sequence[str]) -> Ints | None:
-        """Add new groups; if there are now too many, return the new unit of each old unit."""
+        """The unit of each token, given its group; new groups are added."""
         if self._numbers is None:
-            self._seen.update(map(_digest, groups))
-            return None
-        before = len(self._numbers)
-        for group in groups:
-            self._numbers.setdefault(group, len(self._numbers))
-        return self._fold()[:before] if len(self._numbers) > MAX_UNITS else None
+            self._seen.update(map(_digest, dict.fromkeys(groups)))
+            return _bundles(groups)
+        numbers = [self._numbers.setdefault(group, len(self._numbers)) for group in groups]
+        if (n_new := len(self._numbers) - len(self.table)) > 0:
+            self.table = np.pad(self.table, ((0, n_new), (0, 0)))
+        if len(self._numbers) > MAX_UNITS:
+            self._fold()
+            return _bundles(groups)
+        return np.array(numbers, dtype=np.int64)
 
-    def merge(self, other: FoldingUnits) -> tuple[Ints | None, Ints]:
-        """Add other groups; return the new units of the existing (or `None`) and of the others."""
+    def merge(self, other: UnitTable) -> None:
+        """Add the groups and the sums of another table."""
         if other._numbers is not None:
-            moved = self.admit(other.names)
-            return moved, self.index(other.names)
-        moved = None if self.pooled else self._fold()
-        self._seen |= other._seen
-        return moved, np.arange(MAX_UNITS)
+            units = self.index(other.names)
+        else:
+            if not self.pooled:
+                self._fold()
+            self._seen |= other._seen
+            units = np.arange(MAX_UNITS)
+        np.add.at(self.table, units, other.table)
 
-    def _fold(self) -> Ints:
-        """Bundle all groups by checksum; return the new unit of each old one."""
+    def _fold(self) -> None:
+        """Bundle all groups by checksum, with their sums."""
         names, self._numbers = self.names, None
         self._seen = set(map(_digest, names))
-        return self.index(names)
+        before, self.table = self.table, np.zeros((MAX_UNITS, self.table.shape[1]))
+        np.add.at(self.table, _bundles(names), before)
 
     def arrays(self) -> dict[str, NDArray[Any]]:
         """The groups as arrays, to be saved."""
@@ -111,38 +114,6 @@ class FoldingUnits:
         # The text of no name is that of one empty name.
         n_names = int(arrays.get("n_names", len(names) if any(names) else 0))
         self._numbers = {name: i for i, name in enumerate(names[:n_names])}
-
-
-class UnitSums:
-    """Additive columns by unit, aligned with `FoldingUnits`."""
-
-    def __init__(self, n_columns: int) -> None:
-        self.table: Floats = np.zeros((0, n_columns))
-
-    def add(self, units: Ints, columns: Floats) -> None:
-        """Add rows of columns to their units."""
-        self._grow(units)
-        np.add.at(self.table, units, columns)
-
-    def add_binned(self, units: Ints, bins: Ints, values: Floats) -> None:
-        """Add (tokens, m) values to columns `bins * m ...` of their units."""
-        n_bins, width = self.table.shape[1] // values.shape[1], values.shape[1]
-        self._grow(units)
-        place = units * n_bins + bins
-        for j in range(width):
-            total = np.bincount(place, values[:, j], minlength=len(self.table) * n_bins)
-            self.table[:, j::width] += total.reshape(len(self.table), n_bins)
-
-    def move(self, moved: Ints | None) -> None:
-        """Move the sums of units that were bundled."""
-        if moved is not None:
-            before, self.table = self.table, np.zeros((MAX_UNITS, self.table.shape[1]))
-            np.add.at(self.table, moved[: len(before)], before)
-
-    def _grow(self, units: Ints) -> None:
-        n_new = int(units.max(initial=-1)) + 1 - len(self.table)
-        if n_new > 0:
-            self.table = np.pad(self.table, ((0, n_new), (0, 0)))
 
 
 @dataclass(frozen=True)
@@ -186,24 +157,30 @@ class Curve:
 
 
 class CurveSums:
-    """The running sums of one curve; their size does not depend on the number of tokens."""
+    """The running sums of one curve; their size does not depend on the number of tokens.
 
-    def __init__(self, n_bins: int) -> None:
+    The bin sums of each unit are columns of a table that all curves share, from `start` on.
+    """
+
+    def __init__(self, n_bins: int, units: UnitTable, start: int) -> None:
         self._n_bins = n_bins
         self._parts = -(-N_CELLS // n_bins)
+        self._units, self._columns = units, slice(start, start + n_bins * N_COLUMNS)
         self.cells: Floats = np.zeros((n_bins * self._parts, N_COLUMNS))
-        self.units = UnitSums(n_bins * N_COLUMNS)
 
     def add(self, units: Ints, confidence: Floats, accuracy: Floats) -> None:
         """Add a chunk of tokens."""
         bins, cells = cell_index(confidence, self._n_bins, self._parts)
         self.cells += bin_sums(confidence, accuracy, cells, len(self.cells))
-        self.units.add_binned(units, bins, calibration.token_columns(confidence, accuracy))
+        table, place = self._units.table[:, self._columns], units * self._n_bins + bins
+        for j, column in enumerate(calibration.token_columns(confidence, accuracy).T):
+            total = np.bincount(place, column, minlength=len(table) * self._n_bins)
+            table[:, j::N_COLUMNS] += total.reshape(len(table), self._n_bins)
 
-    def merge(self, other: CurveSums, moved: Ints) -> None:
-        """Add another curve, whose units become `moved`."""
-        self.cells += other.cells
-        self.units.add(moved[: len(other.units.table)], other.units.table)
+    @property
+    def by_group(self) -> Floats:
+        """(units, bins * columns): the bin sums of each unit."""
+        return np.ascontiguousarray(self._units.table[:, self._columns])
 
     def curve(self) -> Curve:
         """The curve of all units together."""
@@ -212,7 +189,7 @@ class CurveSums:
 
     def binned_units(self) -> Floats:
         """(units, bins, columns): the bin sums of each unit."""
-        return self.units.table.reshape(-1, self._n_bins, N_COLUMNS)
+        return self.by_group.reshape(-1, self._n_bins, N_COLUMNS)
 
     def by_unit(self, error: Callable[[Floats], Floats]) -> Callable[[Floats], Floats]:
         """`error` of bin sums as a function of rows of the unit table."""
@@ -348,28 +325,29 @@ class AllClasses:
         return {"upper": self._upper, "counts": counts, "probs": probs, "hits": hits}
 
 
-@dataclass
 class StreamState:
-    """The complete state of a stream."""
+    """The complete state of a stream; the first columns of `units` are `scores`."""
 
-    curves: dict[str, CurveSums]
-    predicted: PredictedClasses | None
-    classes: AllClasses | None
-    rows: list[TokenRows] | None
-    row_groups: list[str] = field(default_factory=list)
-    groups: FoldingUnits = field(default_factory=FoldingUnits)
-    scores: UnitSums = field(default_factory=lambda: UnitSums(6))
+    def __init__(self, curves: Sequence[str], n_bins: int, keep_rows: bool) -> None:
+        names, width = dict.fromkeys(curves), n_bins * N_COLUMNS
+        self.units = UnitTable(N_SCORES + len(names) * width)
+        starts = range(N_SCORES, self.units.table.shape[1], width)
+        sums = (CurveSums(n_bins, self.units, start) for start in starts)
+        self.curves = dict(zip(names, sums, strict=True))
+        self.predicted: PredictedClasses | None = None
+        self.classes: AllClasses | None = None
+        self.rows: list[TokenRows] | None = [] if keep_rows else None
+        self.row_groups: list[str] = []
+
+    @property
+    def scores(self) -> Floats:
+        """(units, 6) sums: tokens, log score, excluded references, Brier, entropy, hits."""
+        return np.ascontiguousarray(self.units.table[:, :N_SCORES])
 
     @property
     def n_tokens(self) -> int:
         """Tokens seen."""
-        return int(self.scores.table[:, 0].sum())
-
-    def move(self, moved: Ints | None) -> None:
-        """Move the sums of units that were bundled."""
-        self.scores.move(moved)
-        for curve in self.curves.values():
-            curve.units.move(moved)
+        return int(self.scores[:, 0].sum())
 
 
 def of_rows(
@@ -416,6 +394,12 @@ def _narrow(sums: Floats) -> NDArray[Any]:
     """Counts as int32 if they fit; anything else unchanged."""
     whole = sums.astype(np.int32) if sums.max(initial=0) < 2**31 else sums
     return whole if np.array_equal(whole, sums) else sums
+
+
+def _bundles(groups: Sequence[str]) -> Ints:
+    """The unit of each group, by the checksum of its name."""
+    bundle = {group: zlib.crc32(group.encode()) % MAX_UNITS for group in set(groups)}
+    return np.array([bundle[group] for group in groups], dtype=np.int64)
 
 
 def _digest(group: str) -> bytes:

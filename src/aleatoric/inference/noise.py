@@ -12,12 +12,13 @@ from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import lru_cache
+from typing import NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
 
 from aleatoric.inference.bootstrap import clustered_error
-from aleatoric.types import Categorical, Floats, Ints, Perfect
+from aleatoric.types import Categorical, Floats, Ints
 
 Size = int | None
 """The number of draws of a side; `None` means that its probabilities are exact."""
@@ -76,23 +77,12 @@ class Sides:
     models: tuple[Side, ...]
 
 
-@dataclass(frozen=True, eq=False)
-class Noise:
+class Noise(NamedTuple):
     """Expected distance per pair of sizes, and its variances by sampling people and the model."""
 
     mean: Floats
     people: Floats
     samples: Floats
-
-    @property
-    def total(self) -> Floats:
-        """The variance of one distance."""
-        return self.people + self.samples
-
-    @property
-    def stacked(self) -> Floats:
-        """All three as one array."""
-        return np.array([self.mean, self.people, self.samples])
 
 
 def subsampled(
@@ -141,11 +131,6 @@ _MOST_DRAWS = 10**6
 
 Truth = Mapping[float, int]
 """An estimated distribution: how many words have each probability."""
-
-
-def perfect_of(low: float | None, high: float | None) -> Perfect:
-    """The means over items of `perfect_tvd` as part of a result."""
-    return Perfect(low, high, METHOD, ONE_ANSWER if low is None else None)
 
 
 def perfect_tvd(counts: Ints, n_human: int, n_model: int | None) -> tuple[float, float] | None:
@@ -224,16 +209,10 @@ def split_variance(
     return VarianceParts(error**2, by_people, by_model, error**2 - by_people - by_model)
 
 
-def tvd_variances(people: Ints, model: Ints) -> tuple[float, float] | None:
-    """Jackknife variances of one item's TVD, over people and draws; `None` if a side has one."""
-    n, m = int(people.sum()), int(model.sum())
-    return None if n < 2 or m < 2 else (_over(people, model / m), _over(model, people / n))
-
-
 def side_variances(sides: Sides) -> tuple[float, float]:
-    """`tvd_variances` of people and one model on people's words; 0 for a side that cannot vary."""
+    """Jackknife variances of one item's TVD over people and draws; 0 if a side cannot vary."""
     people, (model, *_) = sides.people, sides.models
-    return _of_side(people, model.shares), _of_side(model, people.shares)
+    return _left_out_variance(people, model.shares), _left_out_variance(model, people.shares)
 
 
 def _drawn(
@@ -292,8 +271,7 @@ def _binomial(share: float, n: int) -> Floats:
     # 0 · log 0 is 0: a word that everybody or nobody gives.
     terms = np.where(k == 0, 0.0, k * np.where(k == 0, 0.0, yes))
     terms = terms + np.where(k == n, 0.0, (n - k) * np.where(k == n, 0.0, no))
-    probs: Floats = np.exp(_log_choose(n) + terms)
-    return probs
+    return np.exp(_log_choose(n) + terms)
 
 
 @lru_cache(maxsize=64)
@@ -304,18 +282,13 @@ def _log_choose(n: int) -> Floats:
     return logs
 
 
-def _of_side(side: Side, other: Floats) -> float:
+def _left_out_variance(side: Side, other: Floats) -> float:
+    """Variance of half the L1 distance to `other`, each of a side's answers left out in turn."""
     if side.n is None or side.n < 2:
         return 0.0
     # Words outside the list count as one word, which the other side does not have.
-    counts = np.append(side.mass, side.n - side.mass.sum()).astype(np.int64)
-    return _over(counts, np.append(other, 0.0))
-
-
-def _over(counts: Ints, other: Floats) -> float:
-    """Variance of half the L1 distance to `other`, each of the counted answers left out in turn."""
-    n = int(counts.sum())
-    gaps = counts / (n - 1) - other
+    counts, n = np.append(side.mass, side.n - side.mass.sum()).astype(np.int64), side.n
+    gaps = counts / (n - 1) - np.append(other, 0.0)
     # Without one answer of a word its gap shrinks by 1/(n-1); the other gaps stay.
     changed = np.abs(gaps - 1 / (n - 1)) - np.abs(gaps)
     left_out = (np.abs(gaps).sum() + changed) / 2

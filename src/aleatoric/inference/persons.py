@@ -13,7 +13,7 @@ import base64
 import math
 import zlib
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -94,48 +94,45 @@ def _grown(table: Floats, n_groups: int, n_persons: int) -> Floats:
     return np.pad(table, added) if np.any(added) else table
 
 
-@dataclass(frozen=True)
-class PersonChanges:
-    """One system's summed changes: (groups, persons, statistics and number of answers)."""
+def read_changes(facts: Mapping[str, Any]) -> Floats:
+    """Read one system's summed changes, (groups, persons, statistics and number of answers).
 
-    cells: Floats
+    `facts` are those of `PersonSums`; raise ValueError if they are malformed.
+    """
+    groups, persons, width = facts["shape"]
+    n_bytes = 8 * groups * persons * width
+    inflate = zlib.decompressobj()
+    try:
+        content = inflate.decompress(base64.b64decode(facts["cells"]), n_bytes + 1)
+    except zlib.error as error:
+        raise ValueError(str(error)) from None
+    if len(content) != n_bytes or width != len(STATISTICS) + 1:
+        raise ValueError(f"{len(content)} bytes are no sums of shape {facts['shape']}")
+    return np.frombuffer(content, dtype="<f8").reshape(facts["shape"])
 
-    @classmethod
-    def of(cls, facts: Mapping[str, Any]) -> PersonChanges:
-        """Read sums from `PersonSums.facts`; raise ValueError if they are malformed."""
-        groups, persons, width = facts["shape"]
-        n_bytes = 8 * groups * persons * width
-        inflate = zlib.decompressobj()
-        try:
-            content = inflate.decompress(base64.b64decode(facts["cells"]), n_bytes + 1)
-        except zlib.error as error:
-            raise ValueError(str(error)) from None
-        if len(content) != n_bytes or width != len(STATISTICS) + 1:
-            raise ValueError(f"{len(content)} bytes are no sums of shape {facts['shape']}")
-        return cls(np.frombuffer(content, dtype="<f8").reshape(facts["shape"]))
 
-    def of_columns(self, reduction: Reduction) -> Floats:
-        """(groups, persons, columns) changes of the sums that a reduction is computed from.
+def changes_of_columns(changes: Floats, reduction: Reduction) -> Floats:
+    """(groups, persons, columns) changes of the sums that a reduction is computed from.
 
-        Columns are linear in the statistics except for constants such as counts, which cancel.
-        """
-        groups, persons, _ = self.cells.shape
-        flat = self.cells.reshape(groups * persons, -1)
-        changed = {name: flat[:, [i]] for i, name in enumerate(STATISTICS)}
-        changed["sq_distance"] = changed["agreement_H"] - 2 * changed["agreement_C"]
-        changed["agreement_M"] = changed["confidence"] = np.zeros((len(flat), 1))
-        unchanged = {name: np.zeros((1, 1)) for name in changed}
-        columns = reduction.columns(changed) - reduction.columns(unchanged)
-        return columns.reshape(groups, persons, -1)
+    Columns are linear in the statistics except for constants such as counts, which cancel.
+    """
+    groups, persons, width = changes.shape
+    flat = changes.reshape(groups * persons, width)
+    changed = {name: flat[:, [i]] for i, name in enumerate(STATISTICS)}
+    changed["sq_distance"] = changed["agreement_H"] - 2 * changed["agreement_C"]
+    changed["agreement_M"] = changed["confidence"] = np.zeros((len(flat), 1))
+    unchanged = {name: np.zeros((1, 1)) for name in changed}
+    columns = reduction.columns(changed) - reduction.columns(unchanged)
+    return columns.reshape(groups, persons, -1)
 
 
 def covering_persons(
-    estimate: Estimate, sums: GroupSums, reduction: Reduction, changes: PersonChanges
+    estimate: Estimate, sums: GroupSums, reduction: Reduction, changes: Floats
 ) -> Estimate:
     """The estimate with an interval over groups and persons; unchanged if it has no interval."""
-    if estimate.interval is None or changes.cells.shape[1] < 2:
+    if estimate.interval is None or changes.shape[1] < 2:
         return estimate
-    by_cell, level = changes.of_columns(reduction), estimate.interval.level
+    by_cell, level = changes_of_columns(changes, reduction), estimate.interval.level
     interval = two_way_interval(sums.defined(reduction), reduction, by_cell, level)
     return replace(estimate, interval=interval)
 

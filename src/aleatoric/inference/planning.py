@@ -118,8 +118,7 @@ class PilotSpread:
         """Standard errors of a design's mean, one per row of resampled sums."""
         between, within = between_and_within(sums)
         variance = between * self.between * design.crowding.seen + within * self.within
-        errors: Floats = np.sqrt(variance / (design.groups * design.crowding.mean))
-        return errors
+        return np.sqrt(variance / (design.groups * design.crowding.mean))
 
 
 @dataclass(frozen=True, eq=False)
@@ -183,9 +182,9 @@ class Pilot:
     ) -> Mapping[Sizes, PilotSpread]:
         """The spread of values at every pair of sizes."""
         observed = self._each(lambda c, rng: subsampled(c.seen, people, samples, rng))
-        then = now = self._each(lambda c, rng: noise(c.truth, people, samples, rng).stacked)
+        then = now = self._each(lambda c, rng: noise(c.truth, people, samples, rng))
         if self.is_beyond(max(people), samples):
-            now = self._each(lambda c, rng: noise(c.truth, people, samples, rng, c.seen).stacked)
+            now = self._each(lambda c, rng: noise(c.truth, people, samples, rng, c.seen))
         return {
             (n_people, n_samples): self._spread(observed[:, i, j], now[..., i, j], then[..., i, j])
             for i, n_people in enumerate(people)
@@ -202,7 +201,7 @@ class Pilot:
         """Whether a design has so many more people that its predicted error is an upper bound."""
         return people > FAR * self.people
 
-    def _each(self, work: Callable[[Context, np.random.Generator], Floats]) -> Floats:
+    def _each(self, work: Callable[[Context, np.random.Generator], Floats | Noise]) -> Floats:
         return np.array([work(c, stream(self.seed, "plan", c.id)) for c in self.contexts])
 
     def _spread(self, values: Floats, now: Floats, then: Floats) -> PilotSpread:
@@ -216,7 +215,7 @@ class Pilot:
     def _variances(self, noises: Noise) -> tuple[float, float]:
         """Variances between and within groups, of expected values with noise."""
         between, within = between_and_within(self._table(noises.mean[:, None]).sum(axis=0))
-        return float(between), float(within) + float(noises.total.mean())
+        return float(between), float(within) + float((noises.people + noises.samples).mean())
 
     def _table(self, values: Floats) -> Floats:
         """Sums by group of (contexts, repeats) values, averaged over the repeats."""

@@ -71,8 +71,7 @@ class Group:
     def with_people(self, system: int) -> Floats:
         """Return the (probes, inputs, texts, texts) distances of people and one system only."""
         texts = np.concatenate([np.arange(self.sizes[0]), self._texts_of(system)])
-        distances: Floats = self.distances[:, :, texts[:, None], texts]
-        return distances
+        return self.distances[:, :, texts[:, None], texts]
 
     def _texts_of(self, system: int) -> Ints:
         start = sum(self.sizes[: system + 1])
@@ -155,9 +154,8 @@ def _system(
     statistics["energy"] = energy_distance(*(statistics[f"mean_{side}"] for side in "HMC"))
     people, shape = reference(flat(human)), human.shape[:2]
     for side, distances in sides.items():
-        for name, divergence in divergences.items():
-            statistics[f"{name}_{side}"] = divergence(flat(distances), people).reshape(shape)
-        statistics[f"dmu_{side}"] = statistics[f"mean_{side}"] - mean(people).reshape(shape)
+        compared = _compare(f"_{side}", flat(distances), people, divergences)
+        statistics |= {name: values.reshape(shape) for name, values in compared.items()}
         statistics[f"{UNDEFINED}{side}"] = _n_undefined(distances)
     return statistics
 
@@ -216,8 +214,7 @@ def paper_people(distances: Floats) -> Floats:
     """
     n_pairs = distances.shape[1]
     drawn = np.random.default_rng(PAPER_SEED).choice(np.arange(n_pairs), n_pairs)
-    sample: Floats = distances[:, np.asarray(drawn[: n_pairs // 2], dtype=np.int64)]
-    return sample
+    return distances[:, np.asarray(drawn[: n_pairs // 2], dtype=np.int64)]
 
 
 def paper_batch(distances: Floats, divergences: Divergences) -> Statistics:
@@ -277,8 +274,7 @@ def _between(matrices: Floats, rows: Ints, columns: Ints) -> Floats:
 def _distances(matrices: Floats, first: Ints, second: Ints) -> Floats:
     inputs = np.arange(len(matrices))[:, None, None]
     n_rows = first.shape[0] * first.shape[1]
-    distances: Floats = matrices[inputs, first, second].reshape(n_rows, first.shape[2])
-    return distances
+    return matrices[inputs, first, second].reshape(n_rows, first.shape[2])
 
 
 def _compare(suffix: str, left: Floats, right: Floats, divergences: Divergences) -> Statistics:

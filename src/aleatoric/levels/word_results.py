@@ -7,11 +7,11 @@ from dataclasses import replace
 
 import numpy as np
 
+from aleatoric.inference import noise
 from aleatoric.inference.control import CONTROLS, HUMAN, ORACLE
 from aleatoric.inference.estimate import Reduction, bounded, estimate, value_of, walk
-from aleatoric.inference.noise import perfect_of
 from aleatoric.inference.persons import METRICS as PERSON_METRICS
-from aleatoric.inference.persons import PersonChanges, covering_persons
+from aleatoric.inference.persons import covering_persons, read_changes
 from aleatoric.metrics.agreement import COLUMNS as AGREEMENTS
 from aleatoric.metrics.agreement import AgreementGap, Overlap
 from aleatoric.metrics.calibration import ECE, DebiasedECE, confidence_edges
@@ -19,7 +19,7 @@ from aleatoric.metrics.reduction import FiniteMean, Mean
 from aleatoric.result_types import Result
 from aleatoric.runs.formats import DamagedRowError
 from aleatoric.runs.run import Store, StoredRows, signature, stat_columns
-from aleatoric.types import Estimate
+from aleatoric.types import Estimate, Perfect
 
 TARGETS = ("original", "human", "oracle")
 """What the most likely word of a system is compared with for calibration errors."""
@@ -60,8 +60,8 @@ INFINITE = "infinite or unknown: people gave words for which no probability abov
 def system_results(store: Store, system: str, interval: str) -> Iterator[Result]:
     """Compute the metrics of one system with intervals from the saved statistics."""
     metrics, diagnostics = _estimates(store, system, interval)
-    perfect = perfect_of(diagnostics["perfect_low"], diagnostics["perfect_high"])
-    n_model = diagnostics["n_model"]
+    n_model, low, high = (diagnostics[name] for name in _DIAGNOSTICS)
+    perfect = Perfect(low, high, noise.METHOD, noise.ONE_ANSWER if low is None else None)
     n_draws = "exact" if n_model is None else f"{n_model:g}"
     missing = store.n_items - store.n_items_with_draws(system) if system not in CONTROLS else 0
     for metric, estimated in metrics.items():
@@ -89,7 +89,7 @@ def _estimates(
     facts = store.meta(f"{PERSONS} {system}") if interval in ("auto", "t") else None
     if facts is not None:
         try:
-            changes = PersonChanges.of(facts)
+            changes = read_changes(facts)
         except ValueError as error:
             raise DamagedRowError(str(error)) from None
         for name in metrics.keys() & set(PERSON_METRICS):

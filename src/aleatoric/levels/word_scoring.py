@@ -19,11 +19,11 @@ from aleatoric.metrics.agreement import (
     Agreement,
     agreements_of_counts,
     cross_agreement,
+    log_loss,
     mode,
     self_agreement,
 )
 from aleatoric.metrics.distances import js_of_counts, leave_pair_out, tvd, tvd_of_counts
-from aleatoric.metrics.entropy import log_loss
 from aleatoric.nextword.answers import cut, human_counts, model_distribution, pool, regroup
 from aleatoric.nextword.rules import bare, is_code, normalise, rule_named
 from aleatoric.types import Categorical, Choices, Draws, Floats, Ints, Item, Pair

@@ -3,10 +3,13 @@
 All three have unbiased estimates from samples of at least two, over pairs of different answers. The
 squared distance H + M - 2C has expectation 0 only for a perfect model, at any sample size; the
 overlap 2 ΣC / Σ(H + M) over items is Morisita's index: 1 for a perfect model, 0 if none is shared.
+Besides these: the other statistics of one pair of distributions; entropy and log loss are in nats.
 """
 
 from __future__ import annotations
 
+import math
+from collections import Counter
 from dataclasses import dataclass
 
 import numpy as np
@@ -89,11 +92,9 @@ class Overlap:
     A mean over splits of their ratios would be too large, because a ratio of small sums is skewed.
     """
 
-    names: tuple[str, str, str] = COLUMNS
-
     def columns(self, chunk: Chunk) -> Floats:
         """H + M and C, with 0 for undefined, and indicators of the defined items."""
-        human, model, cross = np.broadcast_arrays(*(chunk[name] for name in self.names))
+        human, model, cross = np.broadcast_arrays(*(chunk[name] for name in COLUMNS))
         is_defined = np.isfinite(human + model + cross)
         both, shared = (np.where(is_defined, v, 0.0) for v in (human + model, cross))
         return np.concatenate([both, shared, is_defined], axis=1)
@@ -142,3 +143,48 @@ def rank_of_human_mode(pair: Pair) -> float | None:
     outcomes = pair.model.outcomes_by_share
     above = sum(times for share, times in outcomes.items() if share > prob)
     return above + (outcomes[prob] + 1) / 2
+
+
+def plug_in_entropy(distribution: Categorical) -> float:
+    """The entropy of the given probabilities; biased downward for a sample."""
+    return -sum(p * math.log(p) for p in distribution.probs if p > 0)
+
+
+def chao_shen(distribution: Categorical) -> float:
+    """Chao & Shen (2003): coverage-adjusted Horvitz-Thompson estimate, for small samples."""
+    if distribution.n is None:
+        return plug_in_entropy(distribution)
+    n = distribution.n
+    # A sample has few distinct shares: each is computed once.
+    shares = distribution.outcomes_by_share
+    occurring = Counter({round(p * n): times for p, times in shares.items() if p > 0})
+    # All singletons would give coverage 0 and an infinite estimate; Chao & Shen drop one of them.
+    coverage = 1 - min(occurring[1], n - 1) / n
+    return sum(
+        times * _chao_shen_term(coverage * count / n, n) for count, times in occurring.items()
+    )
+
+
+def _chao_shen_term(p: float, n: int) -> float:
+    """-p log p, divided by the chance that an outcome of probability p occurs in n draws."""
+    if p >= 1:
+        return 0.0
+    return p * math.log(p) / math.expm1(n * math.log1p(-p))
+
+
+def log_loss(human: Categorical, model: Categorical) -> float | None:
+    """People's mean negative log-probability under the model; `None` if it is infinite."""
+    pairs = [(p, model.as_dict().get(word, 0.0)) for word, p in human.as_dict().items() if p > 0]
+    if any(q <= 0 for _, q in pairs):
+        return None
+    return -sum(p * math.log(q) for p, q in pairs)
+
+
+def entropy_human(pair: Pair) -> float:
+    """Entropy of people's answers, Chao-Shen corrected, in nats."""
+    return chao_shen(pair.human)
+
+
+def entropy_model(pair: Pair) -> float | None:
+    """Entropy of the model, Chao-Shen corrected, in nats; `None` if some mass is unassigned."""
+    return None if pair.model.rest > 0 else chao_shen(pair.model)

@@ -171,8 +171,7 @@ def squared_ece_debiased_of(sums: Floats) -> Floats:
 
 def ece_debiased_of(sums: Floats) -> Floats:
     """The root of the debiased mean squared gap, 0 if that is negative."""
-    root: Floats = np.sqrt(np.maximum(squared_ece_debiased_of(sums), 0.0))
-    return root
+    return np.sqrt(np.maximum(squared_ece_debiased_of(sums), 0.0))
 
 
 def exact_cells(confidence: Floats, accuracy: Floats) -> Floats:
@@ -205,8 +204,7 @@ def mass_bins(cells: Floats, n_bins: int) -> Floats:
     # The cell of token t (from 0) is the first whose cumulative count exceeds t.
     opened = np.searchsorted(below, tokens[tokens > 0], side="right")
     starts = np.union1d(np.flatnonzero(counts)[:1], opened[opened < len(counts)]).astype(np.intp)
-    sums: Floats = np.add.reduceat(cells, starts, axis=0) if len(starts) else cells[:0]
-    return sums
+    return np.add.reduceat(cells, starts, axis=0) if len(starts) else cells[:0]
 
 
 GRID = 1 << 14
@@ -214,9 +212,11 @@ GRID = 1 << 14
 
 def smooth_ece(cells: Floats) -> float:
     """Smooth ECE (Błasiok & Nakkiran 2023) of (cells, 4) sums, at each cell's mean confidence."""
+    from scipy.fft import dct
     from scipy.optimize import brentq
 
-    spectrum = _spectrum(cells)
+    # A cosine transform: like the kernel, it reflects the gaps at 0 and 1.
+    spectrum = dct(_gaps(cells), type=2)
 
     def excess(sigma: float) -> float:
         return _smoothed(spectrum, sigma) - sigma
@@ -224,14 +224,6 @@ def smooth_ece(cells: Floats) -> float:
     if excess(0.0) <= 0:
         return 0.0
     return float(brentq(excess, 0.0, 1.0, xtol=1e-9))
-
-
-def _spectrum(cells: Floats) -> Floats:
-    """The cosine transform of the gaps: like the kernel, it reflects them at 0 and 1."""
-    from scipy.fft import dct
-
-    spectrum: Floats = dct(_gaps(cells), type=2)
-    return spectrum
 
 
 def _gaps(cells: Floats) -> Floats:

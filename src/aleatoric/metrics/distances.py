@@ -8,8 +8,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable
-from dataclasses import dataclass
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -52,7 +51,7 @@ def tvd_debiased(pair: Pair) -> float | None:
 
 def tvd_of_counts(left: Ints, right: Ints) -> Floats:
     """Total variation distance of (splits, outcomes) counts, per split."""
-    n, m = _sizes(left), _sizes(right)
+    n, m = left.sum(axis=1, keepdims=True), right.sum(axis=1, keepdims=True)
     # In integers: bit-identical whatever the order of the outcomes and the width of the table.
     distances: Floats = np.abs(left * m - right * n).sum(axis=1) / (2 * n * m)[:, 0]
     return distances
@@ -60,7 +59,7 @@ def tvd_of_counts(left: Ints, right: Ints) -> Floats:
 
 def js_of_counts(left: Ints, right: Ints) -> Floats:
     """Jensen-Shannon divergence of (splits, outcomes) counts in nats, per split."""
-    p, q = left / _sizes(left), right / _sizes(right)
+    p, q = (counts / counts.sum(axis=1, keepdims=True) for counts in (left, right))
     middle = (p + q) / 2
     return (_relative_entropy(p, middle) + _relative_entropy(q, middle)) / 2
 
@@ -158,17 +157,10 @@ def _relative_entropy(p: Floats, q: Floats) -> Floats:
     with np.errstate(invalid="ignore"):
         terms = p * np.log(np.where(p > 0, p / q, 1.0))
     # Sequentially: unlike a sum, independent of the number of empty outcomes in the table.
-    total: Floats = np.add.accumulate(terms, axis=1)[:, -1]
-    return total
+    return np.add.accumulate(terms, axis=1)[:, -1]
 
 
-def _sizes(counts: Ints) -> Ints:
-    sizes: Ints = counts.sum(axis=1, keepdims=True)
-    return sizes
-
-
-@dataclass(frozen=True, eq=False)
-class Rare:
+class Rare(NamedTuple):
     """The number of answers, and of words given once and twice, per split."""
 
     n: Ints | int
@@ -262,5 +254,4 @@ def _cdf(mask: NDArray[np.bool_]) -> Floats:
     # Integers are summed, so that equal numbers of steps give exactly equal heights.
     steps_up = np.cumsum(mask, axis=1)
     total = steps_up[:, -1:]
-    height: Floats = steps_up / np.maximum(total, 1)
-    return height
+    return steps_up / np.maximum(total, 1)

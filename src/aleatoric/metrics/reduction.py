@@ -55,8 +55,7 @@ class FiniteMean:
     def values(self, sums: Floats) -> Floats:
         """Sum over count; NaN if an item is infinite."""
         means = divide(sums[..., 0:1], sums[..., 1:2])
-        finite: Floats = np.where(sums[..., 2:3] > 0, np.nan, means)
-        return finite
+        return np.where(sums[..., 2:3] > 0, np.nan, means)
 
     def defined(self, sums: Floats) -> int:
         """Items with a finite value."""

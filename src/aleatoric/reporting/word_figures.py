@@ -14,8 +14,8 @@ from aleatoric.errors import UsageError
 from aleatoric.levels.base import level_of
 from aleatoric.levels.word import word_study
 from aleatoric.levels.word_scoring import ORACLE
+from aleatoric.metrics.agreement import chao_shen
 from aleatoric.metrics.distances import tvd
-from aleatoric.metrics.entropy import chao_shen
 from aleatoric.registry import Track, quietly
 from aleatoric.reporting.parts import ReportPart, ShownSystem, values
 from aleatoric.runs.results_cache import cached_figures

@@ -16,7 +16,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from aleatoric.errors import UsageError
-from aleatoric.metrics.entropy import chao_shen
+from aleatoric.metrics.agreement import chao_shen
 from aleatoric.probes.taggers import TAGS, Tagger, textblob
 from aleatoric.result_types import Study, Table
 from aleatoric.studies.figure_data import Boxes, Coefficients, Picture, plain, scatter

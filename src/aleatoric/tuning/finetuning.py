@@ -14,8 +14,7 @@ from aleatoric.errors import UsageError
 from aleatoric.levels.base import Monitor, Opening
 from aleatoric.levels.word import NextWords
 from aleatoric.levels.word_scoring import pair_of
-from aleatoric.metrics.agreement import sq_distance
-from aleatoric.metrics.entropy import log_loss
+from aleatoric.metrics.agreement import log_loss, sq_distance
 from aleatoric.models.base import Ask, WordModel
 from aleatoric.nextword.answers import Reading, ReadItems
 from aleatoric.nextword.exact import Search

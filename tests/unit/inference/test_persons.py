@@ -14,17 +14,17 @@ from aleatoric.inference.persons import (
     METHOD,
     METRICS,
     STATISTICS,
-    PersonChanges,
     PersonSums,
+    changes_of_columns,
     changes_without_each,
     covering_persons,
+    read_changes,
 )
-from aleatoric.metrics.agreement import Agreement, AgreementGap, Overlap
+from aleatoric.metrics.agreement import Agreement, AgreementGap, Overlap, log_loss
 from aleatoric.metrics.distances import tvd
-from aleatoric.metrics.entropy import log_loss
 from aleatoric.metrics.reduction import FiniteMean, Mean
 from aleatoric.nextword.answers import human_counts
-from aleatoric.types import Categorical, Pair
+from aleatoric.types import Categorical, Floats, Pair
 
 WORDS = "abcde"
 Answers = dict[tuple[str, int], dict[str, str]]
@@ -79,12 +79,12 @@ def sums_of(
     return sums
 
 
-def changes_of(answers: Answers, models: dict[tuple[str, int], Categorical]) -> PersonChanges:
+def changes_of(answers: Answers, models: dict[tuple[str, int], Categorical]) -> Floats:
     sums = PersonSums()
     for (group, item), own in answers.items():
         found = changes_without_each(list(own.values()), models[group, item].as_dict())
         sums.add("m", group, list(own), found)
-    return PersonChanges.of(sums.facts()["m"])
+    return read_changes(sums.facts()["m"])
 
 
 def value_of(answers: Answers, models: dict[tuple[str, int], Categorical], r: Reduction) -> float:
@@ -126,7 +126,7 @@ def test_leave_one_out_values_match_rescoring(metric: str, seed: int) -> None:
     answers, models = random_panel(seed)
     r = REDUCTIONS[metric]
     total = sums_of(answers, models, r).table.sum(axis=0)
-    columns = changes_of(answers, models).of_columns(r)
+    columns = changes_of_columns(changes_of(answers, models), r)
     persons = list(dict.fromkeys(p for own in answers.values() for p in own))
     found = r.values(total + columns.sum(axis=0))[:, 0]
     expected = [
@@ -213,7 +213,7 @@ def test_number_of_participant_units_is_bounded() -> None:
     for item in range(300):
         persons = [f"{item}:{p}" for p in range(5)]
         sums.add("m", str(item % 7), persons, np.ones((5, len(STATISTICS))))
-    cells = PersonChanges.of(sums.facts()["m"]).cells
+    cells = read_changes(sums.facts()["m"])
     assert cells.shape == (7, 1000, len(STATISTICS) + 1)
     assert cells.sum(axis=(0, 1)).tolist() == [1500.0] * 5
 
@@ -229,7 +229,7 @@ def test_no_interval_or_one_participant_leaves_estimate_unchanged() -> None:
     alone.add("m", "A", ["p1"], np.zeros((1, len(STATISTICS))))
     whole = sums_of(answers, models, r)
     found = estimate(whole, r, 0)
-    assert covering_persons(found, whole, r, PersonChanges.of(alone.facts()["m"])) == found
+    assert covering_persons(found, whole, r, read_changes(alone.facts()["m"])) == found
 
 
 def test_two_participants_are_sufficient() -> None:

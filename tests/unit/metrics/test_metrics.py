@@ -13,7 +13,7 @@ from scipy.spatial.distance import jensenshannon
 from scipy.stats import entropy
 
 from aleatoric.metrics import agreement, distances
-from aleatoric.metrics import entropy as entropies
+from aleatoric.metrics import agreement as entropies
 from aleatoric.metrics.agreement import (
     COLUMNS,
     Agreement,
@@ -87,7 +87,7 @@ def test_split_metrics_match_pair_metrics(human: dict[str, int], model: dict[str
 
 @given(counts)
 def test_plug_in_entropy_matches_scipy(human: dict[str, int]) -> None:
-    own = entropies.plug_in(Categorical.from_counts(human))
+    own = entropies.plug_in_entropy(Categorical.from_counts(human))
     assert own == pytest.approx(entropy(vector(human)), abs=1e-12)
 
 
@@ -103,9 +103,9 @@ def test_entropy_corrections_remove_bias() -> None:
     ]
     errors = {
         f: abs(np.mean([f(d) for d in drawn]) - entropy(probs))
-        for f in (entropies.plug_in, entropies.chao_shen)
+        for f in (entropies.plug_in_entropy, entropies.chao_shen)
     }
-    assert errors[entropies.chao_shen] < errors[entropies.plug_in] / 3
+    assert errors[entropies.chao_shen] < errors[entropies.plug_in_entropy] / 3
 
 
 @given(counts)
@@ -278,7 +278,7 @@ def test_log_loss_matches_manual_computation(human, model, expected) -> None:
 
 
 def test_entropies_match_manual_computation() -> None:
-    assert entropies.plug_in(Categorical(("a", "b"), (1.0, 0.0))) == 0
+    assert entropies.plug_in_entropy(Categorical(("a", "b"), (1.0, 0.0))) == 0
     sample = Categorical.from_counts({"a": 3, "b": 1})
     known = Categorical(("a", "b"), (0.75, 0.25))
     assert entropies.chao_shen(known) == pytest.approx(entropy([0.75, 0.25]))

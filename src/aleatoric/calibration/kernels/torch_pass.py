@@ -246,9 +246,6 @@ def _read(logits: NDArray[np.float32]) -> Floats:
     out = np.empty((len(logits), 7))
     threads = max(1, min(torch.get_num_threads(), len(logits)))
     cuts = np.linspace(0, len(logits), threads + 1).astype(int).tolist()
-    if threads == 1:
-        read(logits, out)
-        return out.T
     with ThreadPoolExecutor(threads) as pool:
         spans = [slice(low, high) for low, high in pairwise(cuts)]
         list(pool.map(lambda span: read(logits[span], out[span]), spans))
