@@ -94,10 +94,7 @@ PLUGINS: dict[str, dict[str, str]] = {
         "distinguish": "aleatoric.studies.distinguish:run",
         "learning-curve": "aleatoric.studies.learning_curve:run",
     },
-    "token_analyses": {
-        **_from("studies.intrinsic", "intrinsic=run_intrinsic frequency=run_frequency"),
-        "stability": "aleatoric.studies.stability:run",
-    },
+    "token_analyses": _from("studies.token_studies", "intrinsic frequency stability"),
     "text_analyses": _from("levels.text_fit", "fit=run"),
 }
 """What ships with the package: kind -> name -> "module:attribute"."""

@@ -20,7 +20,7 @@ from aleatoric.errors import DataError, UsageError
 from aleatoric.inference.bootstrap import resample
 from aleatoric.metrics import calibration
 from aleatoric.result_types import Result, Table
-from aleatoric.studies import intrinsic, stability
+from aleatoric.studies import token_studies
 from aleatoric.types import Estimate, Floats, Signature
 
 Columns = dict[str, NDArray[Any]]
@@ -129,7 +129,7 @@ def to_table(columns: Columns) -> TokenTable:
 def _with_interval(
     sentences: NDArray[np.int64], confidence: Floats, accuracy: Floats, bins: int, seed: int
 ) -> Estimate:
-    sums = stability.sums_by_unit(sentences, confidence, accuracy, bins)
+    sums = token_studies.sums_by_unit(sentences, confidence, accuracy, bins)
     used = sums[sums[:, :, 0].sum(axis=1) > 0]
 
     def error(rows: Floats) -> Floats:
@@ -203,8 +203,8 @@ def reproduce(
     tables = [
         _table_2(estimates, words, note, bins),
         _table_1(columns, bins),
-        _table_3(intrinsic.run_intrinsic(table, seed, bins).tables[0]),
-        *(_table_4(ours) for ours in stability.run(table, seed, bins).tables),
+        _table_3(token_studies.intrinsic(table, seed, bins).tables[0]),
+        *(_table_4(ours) for ours in token_studies.stability(table, seed, bins).tables),
         _labels(columns, classes),
         Table("What the paper leaves open", ("question", "here"), LEFT_OPEN),
     ]
@@ -280,7 +280,7 @@ def _table_1(columns: Columns, bins: int) -> Table:
     for scheme, printed in PRINTED_SCHEMES.items():
         names = (f"draw_p_{scheme}", f"draw_scheme_p_{scheme}", f"draw_a_{scheme}")
         p, scheme_p, accuracy = (columns[name].astype(np.float64) for name in names)
-        ours = (stability.error_of_tokens(c, accuracy, bins)(everywhere) for c in (p, scheme_p))
+        ours = (token_studies.error_of_tokens(c, accuracy, bins)(everywhere) for c in (p, scheme_p))
         rows.append((SCHEME_NAMES[scheme], f"{printed:.2f}", *(f"{100 * e:.2f}" for e in ours)))
     notes = ("One token is drawn per position. P: of the model; P̃: after the scheme.",)
     columns_shown = ("scheme", "printed", "ours, confidence P", "ours, confidence P̃")

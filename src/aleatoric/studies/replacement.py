@@ -80,7 +80,7 @@ def replace(model: Floats, oracle: Floats, groups: Sequence[str], seed: int) -> 
     ranks = _ranks(len(model), model.shape[1], seed)
     shares = np.round(np.arange(0, 1 + STEP / 2, STEP), 10)
     replaced, splits = np.round(shares * len(model)), (model.T, oracle.T, ranks.T)
-    by_split = np.array([_distances(*split, replaced) for split in zip(*splits, strict=True)])
+    by_split = np.array([_distances(replaced, *split) for split in zip(*splits, strict=True)])
     points = tuple(
         _point(k, mixed(model, oracle, ranks, k), by_split[:, i], groups, seed)
         for i, k in enumerate(plain(shares))
@@ -106,7 +106,7 @@ def _ranks(n: int, n_splits: int, seed: int) -> NDArray[np.int64]:
     return np.array(orders).T
 
 
-def _distances(model: Floats, people: Floats, ranks: NDArray[np.int64], replaced: Floats) -> Floats:
+def _distances(replaced: Floats, model: Floats, people: Floats, ranks: NDArray[np.int64]) -> Floats:
     """KS distances of one split, by the number of contexts whose ranks are replaced."""
     # Ranks among all values instead of the values: counting replaces sorting.
     values, places = np.unique(np.concatenate([model, people]), return_inverse=True)
@@ -148,8 +148,7 @@ def _replicates(
     for b in range(N_REPLICATES):
         drawn = rng.integers(len(names), size=len(names))
         chosen = np.concatenate([members[g] for g in drawn])
-        split = (part[b % len(part), chosen] for part in splits)
-        rows.append(_distances(*split, replaced))
+        rows.append(_distances(replaced, *(part[b % len(part), chosen] for part in splits)))
     return np.array(rows)
 
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
+from typing import NamedTuple
 
 import numpy as np
 
@@ -24,17 +24,14 @@ from aleatoric.types import Case, Categorical, Floats, Interval
 SIZES = (10, 20, 40, 100)
 
 
-@dataclass(frozen=True)
-class SampleError:
-    """The error of TVD at one sample size: mean and standard deviation over contexts."""
+class SampleError(NamedTuple):
+    """The error of TVD at one sample size; `by_case` is the mean square over subsamples."""
 
     size: int
     mean: float
-    spread: float | None
     interval: Interval | None
     bias: float
     by_case: Floats
-    """The mean squared error over subsamples per context."""
 
 
 def run(cases: Iterable[Case], seed: int) -> Study:
@@ -61,8 +58,7 @@ def errors_at(size: int, cases: list[Case], seed: int) -> SampleError:
     gaps = np.array([_gaps(case, size, seed) for case in cases])
     squared = (gaps**2).mean(axis=1)
     interval = mean_interval(squared, [case.pair.group for case in cases], seed)
-    spread = float(squared.std(ddof=1)) if len(squared) > 1 else None
-    return SampleError(size, float(squared.mean()), spread, interval, float(gaps.mean()), squared)
+    return SampleError(size, float(squared.mean()), interval, float(gaps.mean()), squared)
 
 
 def _gaps(case: Case, size: int, seed: int) -> Floats:
@@ -110,6 +106,6 @@ def _table(errors: list[SampleError], usable: list[Case], n_contexts: int) -> Ta
 def _row(error: SampleError) -> tuple[str, ...]:
     quantiles = (f"{q:.5f}" for q in np.quantile(error.by_case, [0.5, 0.9, 0.99]))
     mean, root = f"{error.mean:.5f}", f"{np.sqrt(error.mean):.3f}"
-    spread = "–" if error.spread is None else f"{error.spread:.5f}"
+    spread = f"{error.by_case.std(ddof=1):.5f}" if len(error.by_case) > 1 else "–"
     ends = interval_text(error.interval, ".5f")
     return (str(error.size), mean, spread, ends, root, *quantiles, f"{error.bias:+.4f}")

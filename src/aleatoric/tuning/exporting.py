@@ -53,7 +53,7 @@ def export_weights(
 def open_tunable(job: FinetuneJob) -> Tunable:
     """Open the base model of a run, with the parameters that train."""
     live: Any = open_model(job.model, job.loading)
-    return training.make_tunable(live.lm, job.recipe.train, job.recipe.lora_rank, job.recipe.seed)
+    return training.make_tunable(live.lm, job.train, job.lora_rank, job.seed)
 
 
 def check_export(job: FinetuneJob, to: Path) -> None:
