@@ -135,9 +135,7 @@ def _write_adapter(model: Tunable, weights: Mapping[str, Tensor], rank: int, fol
 
 @contextmanager
 def _new_folder(to: Path) -> Iterator[Path]:
-    """Write a folder whole or not at all; an existing one is refused."""
-    if to.exists():
-        raise UsageError(f"{to}: is there already; choose another folder to export to.")
+    """Write a folder whole or not at all."""
     from safetensors import SafetensorError
 
     beside = to.with_name(f".{to.name}.part")

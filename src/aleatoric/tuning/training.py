@@ -12,7 +12,7 @@ import os
 import re
 import warnings
 from collections.abc import Iterator, Mapping, Sequence
-from contextlib import contextmanager, suppress
+from contextlib import contextmanager
 from dataclasses import asdict, dataclass, replace
 from functools import cached_property
 from itertools import chain
@@ -23,6 +23,7 @@ import torch
 from torch import Tensor
 from torch.nn.utils import clip_grad_norm_
 
+from aleatoric.data import files
 from aleatoric.errors import DataError, ModelError, StorageError, UsageError, needs
 from aleatoric.models.base import is_out_of_memory
 from aleatoric.registry import Track, quietly
@@ -60,19 +61,15 @@ def save_tensors(
     from safetensors import SafetensorError
     from safetensors.torch import save_file
 
-    beside = path.with_name(f".{path.name}.part")
     plain = {name: value.detach().cpu().contiguous() for name, value in tensors.items()}
     try:
         path.parent.mkdir(parents=True, exist_ok=True)
-        save_file(plain, beside, {_FACTS: json.dumps(dict(facts or {}))})
-        with beside.open("rb") as file:
-            os.fsync(file.fileno())
-        os.replace(beside, path)
+        with files.written_whole(path) as unfinished:
+            save_file(plain, unfinished, {_FACTS: json.dumps(dict(facts or {}))})
+            with unfinished.open("rb") as file:
+                os.fsync(file.fileno())
     except (OSError, SafetensorError) as error:
         raise unwritten(path, error) from None
-    finally:
-        with suppress(OSError):  # it was moved
-            beside.unlink()
 
 
 def unwritten(path: Path, error: Exception) -> StorageError | UsageError:

@@ -217,7 +217,7 @@ def test_corrupt_checkpoint_raises_one_line_error(tmp_path: Path) -> None:
 def test_partial_file_never_replaces_complete_one(tmp_path: Path) -> None:
     path = tmp_path / "w.safetensors"
     save_tensors(path, {"a": torch.ones(2)}, {"n": 1})
-    (tmp_path / ".w.safetensors.part").write_bytes(b"half")
+    (tmp_path / "w.safetensors.part").write_bytes(b"half")
     assert load_tensors(path).facts == {"n": 1}
     assert load_tensors(path).tensors["a"].tolist() == [1.0, 1.0]
 
