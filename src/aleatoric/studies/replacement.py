@@ -10,7 +10,7 @@ two random splits of the people, does not.
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
+from typing import NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -29,8 +29,7 @@ N_REPLICATES = 200
 SHOWN = (0.0, 0.3, 0.6, 0.9, 1.0)
 
 
-@dataclass(frozen=True)
-class ReplacementPoint:
+class ReplacementPoint(NamedTuple):
     """Results at one share k: mean TVD with its interval, KS distance to people and its p."""
 
     k: float
@@ -42,8 +41,7 @@ class ReplacementPoint:
     p: float
 
 
-@dataclass(frozen=True)
-class Criterion:
+class Criterion(NamedTuple):
     """The share k that a criterion requires: its mean over splits, and an interval over groups."""
 
     name: str
@@ -53,8 +51,7 @@ class Criterion:
     interval: Interval | None
 
 
-@dataclass(frozen=True)
-class Replacement:
+class Replacement(NamedTuple):
     """The curve over k, and the shares that both criteria require."""
 
     points: tuple[ReplacementPoint, ...]

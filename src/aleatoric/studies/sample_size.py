@@ -126,8 +126,7 @@ _STEEPEST = -0.5
 """A sample approaches its distribution at most with the square root of its size."""
 
 
-@dataclass(frozen=True)
-class CurvePoint:
+class CurvePoint(NamedTuple):
     """Both curves at one size, measured or extrapolated; `size` is None for infinite samples."""
 
     size: int | None
