@@ -24,21 +24,25 @@ from aleatoric.studies import people
 from aleatoric.studies.figure_data import TVD_EDGES, histograms
 from aleatoric.types import Case, Floats
 
-_RENORMALIZED = (
+
+class _Wording(NamedTuple):
+    title: str
+    row: str
+    note: str
+
+
+_RENORMALIZED = _Wording(
     "Biased estimator",
     "model (renormalized)",
     "Recorded log-probabilities, renormalized over the recorded words: the mass of all other words "
     "is spread over them.",
 )
-_EXACT = (
+_EXACT = _Wording(
     "Exact probabilities beside halves of the people",
     "model (exact)",
     "Exact probabilities of a live model: nothing is renormalized, and this is not the paper's "
     "biased estimator.",
 )
-
-
-"""Title of the table, name of the model's row, and a note."""
 
 
 class BestWords(NamedTuple):
@@ -59,11 +63,10 @@ def run(cases: Iterable[Case], seed: int) -> Study:
         )
     tvds = people.split_tvds(cases, seed)
     model = np.array([tvd(case.pair) for case in tvds.cases])
-    title, row, note = _RENORMALIZED if all(case.renormalised for case in cases) else _EXACT
-    samples = {row: model, "oracle 2": tvds.oracle_all.ravel()}
-    picture = histograms(title, "TVD to all people", samples, TVD_EDGES)
-    table = _table(tvds, model, seed, (title, row, note))
-    return Study("biased", (table,), {"fig5_biased": picture})
+    wording = _RENORMALIZED if all(case.renormalised for case in cases) else _EXACT
+    samples = {wording.row: model, "oracle 2": tvds.oracle_all.ravel()}
+    picture = histograms(wording.title, "TVD to all people", samples, TVD_EDGES)
+    return Study("biased", (_table(tvds, model, seed, wording),), {"fig5_biased": picture})
 
 
 def model_answers(cases: Sequence[Case]) -> BestWords:
@@ -91,30 +94,27 @@ def _correct(cases: Sequence[Case], answers: list[list[str]]) -> tuple[Floats, F
     return np.array(original), np.array(human)
 
 
-def _table(
-    tvds: people.SplitTVDs, model: Floats, seed: int, wording: tuple[str, str, str]
-) -> Table:
-    title, row, note = wording
+def _table(tvds: people.SplitTVDs, model: Floats, seed: int, wording: _Wording) -> Table:
     halves = [people.halves_of(case, seed) for case in tvds.cases]
     interval = people.mean_interval(model, tvds.groups, seed)
     shown = f" {people.interval_text(interval)}" if interval else ""
     first = half_answers(tvds.cases, [half.target for half in halves])
     second = half_answers(tvds.cases, [half.player for half in halves])
     rows = (
-        (row, f"{model.mean():.3f}{shown}", *_eces(model_answers(tvds.cases))),
+        (wording.row, f"{model.mean():.3f}{shown}", *_eces(model_answers(tvds.cases))),
         ("oracle 1", f"{_target_to_all(tvds).mean():.3f}", *_eces(first)),
         ("oracle 2", f"{tvds.oracle_all.mean():.3f}", *_eces(second)),
     )
     notes = (
         f"{len(tvds.cases)} contexts; TVD to all people; oracles: halves of the people, mean over "
         f"{tvds.oracle.shape[1]} random splits.",
-        note,
+        wording.note,
         "The oracles are a part of the people they are compared with: their TVD is not that of a "
         "perfect model.",
         people.interval_note(interval),
     )
     columns = ("system", "TVD", "ECE original", "ECE human")
-    return Table(title, columns, rows, notes)
+    return Table(wording.title, columns, rows, notes)
 
 
 def _target_to_all(tvds: people.SplitTVDs) -> Floats:
