@@ -30,7 +30,7 @@ from aleatoric.runs import formats
 from aleatoric.runs.run import Store
 from aleatoric.runs.tables import FINETUNING
 from aleatoric.tuning.finetuning import FinetuneJob
-from aleatoric.tuning.recipe import LOSSES, VALIDATION, Recipe
+from aleatoric.tuning.recipe import LOSSES, VALIDATION
 from aleatoric.types import Choices
 
 
@@ -45,9 +45,9 @@ def main() -> None:
     measuring.add_argument("--device")
     measuring.add_argument("--loss", action="append", choices=LOSSES)
     measuring.add_argument("--split", default="paper")
-    measuring.add_argument("--train", default=Recipe.train)
-    measuring.add_argument("--epochs", type=int, default=Recipe.epochs)
-    measuring.add_argument("--rate", type=float, default=Recipe.rate)
+    measuring.add_argument("--train", default=FinetuneJob.train)
+    measuring.add_argument("--epochs", type=int, default=FinetuneJob.epochs)
+    measuring.add_argument("--rate", type=float, default=FinetuneJob.rate)
     measuring.add_argument("--patience", type=int)
     measuring.add_argument("--temperatures", default=FinetuneJob.temperatures)
     measuring.set_defaults(work=measure)

@@ -94,16 +94,13 @@ PLUGINS: dict[str, dict[str, str]] = {
     "embedders": _from("levels.word_classes", "minilm wordllama vectors"),
     "analyses": {
         "replacement": "aleatoric.studies.replacement:run",
-        "subsampling": "aleatoric.studies.subsampling:run",
+        "subsampling": "aleatoric.studies.sample_size:subsampling",
         "ard": "aleatoric.studies.ard:run",
         "biased": "aleatoric.studies.biased:run",
         "distinguish": "aleatoric.studies.distinguish:run",
-        "learning-curve": "aleatoric.studies.learning_curve:run",
+        "learning-curve": "aleatoric.studies.sample_size:learning_curve",
     },
-    "token_analyses": {
-        **_from("studies.intrinsic", "intrinsic=run_intrinsic frequency=run_frequency"),
-        "stability": "aleatoric.studies.stability:run",
-    },
+    "token_analyses": _from("studies.token_studies", "intrinsic frequency stability"),
     "text_analyses": _from("levels.text_fit", "fit=run"),
 }
 """What ships with the package: kind -> name -> "module:attribute"."""

@@ -13,7 +13,7 @@ import pytest
 from doc_pages import ROOT, blocks
 
 from aleatoric.models import gguf
-from aleatoric.studies import stability
+from aleatoric.studies import token_studies
 from aleatoric.studies.e_ece_paper import RECIPE_ROWS, Columns, errors, read_rows, to_table
 
 TOKEN, METHODS = ROOT / "docs" / "token.md", ROOT / "docs" / "methods.md"
@@ -58,7 +58,7 @@ def test_calibration_errors_of_every_checkpoint(checkpoint: tuple[str, Columns])
 
 def test_stability_numbers_in_docs() -> None:
     columns = read_rows(RECIPE_ROWS / "rows-loss.npz")
-    tables = stability.run(to_table(columns), 0).tables
+    tables = token_studies.stability(to_table(columns), 0).tables
     for unit, table in zip(("tokens", "sentences"), tables, strict=True):
         cells = {row[0]: row for row in table.rows}
         shown = [f"{cells[n][i]} ± {cells[n][i + 1]}" for i in (1, 4) for n in ("10", "50")]

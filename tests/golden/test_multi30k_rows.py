@@ -10,7 +10,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from aleatoric.studies import stability
+from aleatoric.studies import token_studies
 from aleatoric.studies.e_ece_paper import (
     PRINTED_ERRORS,
     RECIPE_ROWS,
@@ -20,7 +20,7 @@ from aleatoric.studies.e_ece_paper import (
     read_rows,
     to_table,
 )
-from aleatoric.studies.intrinsic import quartiles
+from aleatoric.studies.token_studies import quartiles
 
 
 @pytest.fixture(params=["loss", "bleu", "last"])
@@ -59,19 +59,19 @@ def test_weighted_class_mean_is_closest_to_published_sce(columns: Columns) -> No
 def test_token_subsets_match_published_values(columns: Columns) -> None:
     """Printed: 26.19 ± 8.18 with n = 10. METHOD: 25.6 ± 8.0 over ten subsets of tokens."""
     table = to_table(columns)
-    error = stability.error_of_tokens(table.confidence, table.correct, 15)
+    error = token_studies.error_of_tokens(table.confidence, table.correct, 15)
     rng = np.random.default_rng(0)
     values = [100 * error(rng.choice(len(table.unit), 10, replace=False)) for _ in range(1000)]
     # Ten subsets have a standard error of about 8 / sqrt(10) = 2.5.
     assert np.mean(values) == pytest.approx(26.19, abs=3.5)
     assert np.std(values) == pytest.approx(8.18, abs=0.7)
-    sentences = stability.run(table, 0).tables[1].rows[0]
+    sentences = token_studies.stability(table, 0).tables[1].rows[0]
     assert sentences[0] == "10"
     assert float(sentences[1]) < 15
 
 
 def test_e_ece_varies_less_on_few_sentences(columns: Columns) -> None:
-    rows = {row[0]: row for row in stability.run(to_table(columns), 0).tables[1].rows}
+    rows = {row[0]: row for row in token_studies.stability(to_table(columns), 0).tables[1].rows}
     for n in ("10", "50"):
         _, _, ece_spread, _, _, e_ece_spread, _ = rows[n]
         assert float(e_ece_spread) < float(ece_spread)

@@ -16,7 +16,7 @@ import pytest
 from aleatoric.levels import word
 from aleatoric.probes.taggers import textblob
 from aleatoric.runs.run import Store
-from aleatoric.studies import ard, replacement, subsampling
+from aleatoric.studies import ard, replacement, sample_size
 from aleatoric.studies.people import SplitTVDs, split_tvds
 from aleatoric.types import Case
 
@@ -100,7 +100,7 @@ def test_models_entropy_matters_most(tvds: SplitTVDs) -> None:
 
 @pytest.mark.long
 def test_sampling_error_with_forty_draws(gpt2: list[Case]) -> None:
-    errors = {size: subsampling.errors_at(size, gpt2, seed=0) for size in (10, 40, 100)}
+    errors = {size: sample_size.errors_at(size, gpt2, seed=0) for size in (10, 40, 100)}
     # Sampling error falls as 1/n, and bias on top of it for the smallest.
     assert errors[10].mean / errors[40].mean == pytest.approx(4, rel=0.1)
     assert errors[40].mean == pytest.approx(0.0032, abs=0.0003)

@@ -14,7 +14,7 @@ from aleatoric.models.hf import HFModel
 from aleatoric.nextword.exact import Search, exact
 from aleatoric.nextword.vocabulary import Vocabulary
 from aleatoric.tuning.losses import question_of, word_tree
-from aleatoric.tuning.recipe import Recipe, assign, make_folds, passages_of
+from aleatoric.tuning.recipe import FinetuneJob, assign, make_folds, passages_of
 from aleatoric.tuning.training import make_tunable, train_fold
 from aleatoric.types import Item
 
@@ -35,9 +35,10 @@ def test_soft_labels_recover_known_distribution_better_than_text(
     before = excess(lm, held_out, vocabulary)
     after = {}
     for loss in ("human", "text"):
-        recipe = Recipe(loss, train="all", rate=1e-2, batch=2, epochs=EPOCHS, schedule="cosine")
+        how = {"train": "all", "rate": 1e-2, "batch": 2, "epochs": EPOCHS, "schedule": "cosine"}
+        job = FinetuneJob("people", losses=(loss,), **how)
         own = trees if loss == "human" else {}
-        train_fold(model, fold, recipe, own, tmp_path / loss)
+        train_fold(model, fold, job, own, tmp_path / loss)
         after[loss] = excess(lm, held_out, vocabulary)
     print(before, after)
     assert after["human"] <= 0.2 * before

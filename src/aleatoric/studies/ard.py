@@ -8,7 +8,6 @@ combined as in multiple imputation (Rubin 1987).
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass
 from functools import lru_cache
 from typing import Any, NamedTuple
 
@@ -29,8 +28,7 @@ ORACLE = "TVD between oracles"
 NUMBERS = ("human entropy", "model entropy", ORACLE, "context length")
 
 
-@dataclass(frozen=True)
-class Coefficient:
+class Coefficient(NamedTuple):
     """The change of TVD per standard deviation of a predictor, with a 95% posterior interval."""
 
     name: str

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections import Counter
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from fnmatch import fnmatchcase
 from itertools import combinations, product
@@ -37,6 +37,7 @@ _ABOUT_EQUAL = 1.1
 GROW_WITH_FEW_DRAWS = ("tvd", "tvd_syn", "tvd_sem", "js")
 BRACKETS = {"tvd": ("tvd_debiased", "tvd"), "log_loss": ("log_loss_low", "log_loss_high")}
 """Metric -> the ends of the range of its true value."""
+_SPOKEN = {"tvd": "TVD", "log_loss": "log loss"}
 PROPER = ("sq_distance", "log_loss")
 _OVER_GROUPS_ONLY = (
     "answers have persons, but the intervals and tests of differences are over groups "
@@ -129,9 +130,13 @@ def compare(
     letters = {
         m: comparing.letters_of(order[m], family, alpha) for m, family in families.items() if order
     }
+    used = {member.store.path for member in members}
+    unused = [store.path for store in stores if store.path not in used]
+    # All compared runs have the same note about a part of their corpus.
+    saved = (note for member in members for note in saved_notes(member.store))
     notes += [
-        *_part_notes(members),
-        *_unused_notes(stores, members),
+        *dict.fromkeys(note for note in saved if note.startswith(PART_ONLY)),
+        *(f"{path}: no system of this run is compared" for path in unused),
         *notes_of(members, comparisons, evidence, alpha),
         *_value_notes(order, values, n_items),
     ]
@@ -312,39 +317,33 @@ def notes_of(
 ) -> Iterator[str]:
     """Yield all notes on the comparisons."""
     families = comparing.by_metric(comparisons)
-    if "overlap" in families:
-        yield from dependent_draws(_results_by(members, "overlap"))
-    yield from _dependent_texts(members, families)
+    for metric in families:
+        if metric == "overlap" or metric.startswith("energy/"):
+            yield from dependent_draws(_results_by(members, metric))
     yield from _uneven_draws(members, families)
     yield from _uneven_tokens(evidence)
     if any(has_persons(member.store) for member in members):
         yield _OVER_GROUPS_ONLY
     yield from _reasons(comparisons)
-    yield from _impossible(families, alpha)
+    yield from _joined(_impossible(families, alpha))
     yield from _contradictions(families, alpha)
     yield from _brackets(members, families, evidence)
 
 
-def _part_notes(members: Members) -> Iterator[str]:
-    """Repeat the note of runs about a part of their corpus: all compared runs have the same."""
-    notes = (note for member in members for note in saved_notes(member.store))
-    yield from dict.fromkeys(note for note in notes if note.startswith(PART_ONLY))
-
-
-def _unused_notes(stores: Sequence[Store], members: Members) -> Iterator[str]:
-    used = {member.store.path for member in members}
-    for store in stores:
-        if store.path not in used:
-            yield f"{store.path}: no system of this run is compared"
-
-
-def dependent_draws(overlaps: Mapping[str, Result]) -> Iterator[str]:
-    """Warn about systems with an overlap that independent draws cannot have."""
-    if names := [label for label, result in overlaps.items() if is_dependent(result)]:
+def dependent_draws(results: Mapping[str, Result]) -> Iterator[str]:
+    """Warn about systems with an overlap or an energy that independent answers cannot have."""
+    dependent = {label: result for label, result in results.items() if is_dependent(result)}
+    names, metrics = ", ".join(dependent), {result.metric for result in dependent.values()}
+    for metric in metrics - {"overlap"}:
         yield (
-            f"{', '.join(names)}: the overlap is significantly above 1, which independent draws of "
-            "no model reach. These draws depend on the people (copied or memorized answers) or on "
-            "each other (a list of different words): do not rank them."
+            f"{metric}: {names}: the energy distance is significantly below 0, which independent "
+            "texts do not reach: the texts may be copies of people's. Do not rank them"
+        )
+    if "overlap" in metrics:
+        yield (
+            f"{names}: the overlap is significantly above 1, which independent draws of no model "
+            "reach. These draws depend on the people (copied or memorized answers) or on each "
+            "other (a list of different words): do not rank them."
         )
 
 
@@ -353,17 +352,6 @@ def _dependent(members: Members) -> tuple[str, ...]:
     judged = [result for name in metrics for result in _results_by(members, name).items()]
     found = {label for label, result in judged if is_dependent(result)}
     return tuple(m.label for m in members if m.label in found)
-
-
-def _dependent_texts(members: Members, families: Families) -> Iterator[str]:
-    for metric in (name for name in families if name.startswith("energy/")):
-        results = _results_by(members, metric).items()
-        if names := [label for label, result in results if is_dependent(result)]:
-            yield (
-                f"{metric}: {', '.join(names)}: the energy distance is significantly below 0, "
-                "which independent texts do not reach: the texts may be copies of people's. Do "
-                "not rank them"
-            )
 
 
 def _results_by(members: Members, metric: str) -> dict[str, Result]:
@@ -402,18 +390,20 @@ def _value_notes(
 
 def _reasons(comparisons: Sequence[Comparison]) -> Iterator[str]:
     """Note why pairs have no test: one line per pair and reason."""
-    concerned: dict[str, list[str]] = {}
-    for comparison in comparisons:
-        if comparison.paired.reason:
-            text = f"{comparison.first} v {comparison.second}: {comparison.paired.reason}"
-            concerned.setdefault(text, []).append(comparison.metric)
-    for text, metrics in concerned.items():
-        yield f"{', '.join(metrics)}, {text}"
+    without = [c for c in comparisons if c.paired.reason]
+    yield from _joined((f", {_listed([c])}: {c.paired.reason}", c.metric) for c in without)
 
 
-def _impossible(families: Families, alpha: float) -> Iterator[str]:
+def _joined(notes: Iterable[tuple[str, str]]) -> Iterator[str]:
+    """Yield each text once, after the names of all metrics that have it."""
+    metrics: dict[str, list[str]] = {}
+    for text, metric in notes:
+        metrics.setdefault(text, []).append(metric)
+    yield from (", ".join(names) + text for text, names in metrics.items())
+
+
+def _impossible(families: Families, alpha: float) -> Iterator[tuple[str, str]]:
     """Note where no difference could have been significant, whatever the data."""
-    texts: dict[str, list[str]] = {}
     for metric, family in families.items():
         tested = [comparison for comparison in family if comparison.paired.test is not None]
         hopeless = [c for c in tested if c.smallest is not None and c.smallest > alpha]
@@ -423,12 +413,10 @@ def _impossible(families: Families, alpha: float) -> Iterator[str]:
             n_groups = max(c.paired.difference.n_groups for c in hopeless)
             tests = f" and {len(tested)} tests" if len(tested) > 1 else ""
             text = (
-                f"{whom}with {n_groups} groups{tests} no adjusted p-value below {smallest:.3g} is "
-                f"possible: this comparison cannot find a difference at {alpha:g}"
+                f": {whom}with {n_groups} groups{tests} no adjusted p-value below {smallest:.3g} "
+                f"is possible: this comparison cannot find a difference at {alpha:g}"
             )
-            texts.setdefault(text, []).append(metric)
-    for text, metrics in texts.items():
-        yield f"{', '.join(metrics)}: {text}"
+            yield text, metric
 
 
 def _contradictions(families: Families, alpha: float) -> Iterator[str]:
@@ -463,9 +451,6 @@ def _brackets(members: Members, families: Families, evidence: Evidence) -> Itera
             )
 
 
-_SPOKEN = {"tvd": "TVD", "log_loss": "log loss"}
-
-
 def _brackets_overlap(pair: Comparison, names: tuple[str, str], evidence: Evidence) -> bool:
     """Return whether the ranges of two systems' true values on their common items overlap."""
     low, high = (evidence.values(name, (pair.first, pair.second)) for name in names)
@@ -477,7 +462,7 @@ def _brackets_overlap(pair: Comparison, names: tuple[str, str], evidence: Eviden
 
 
 def _listed(comparisons: Sequence[Comparison]) -> str:
-    return ", ".join(f"{comparison.first} v {comparison.second}" for comparison in comparisons)
+    return ", ".join(f"{c.first} v {c.second}" for c in comparisons)
 
 
 def _uneven_draws(members: Members, metrics: Mapping[str, object]) -> Iterator[str]:

@@ -15,33 +15,18 @@ from typing import Any
 from aleatoric.errors import UsageError, quoted
 from aleatoric.inference.noise import Size
 
-
-@dataclass(frozen=True)
-class Measured:
-    """Measured constants: seconds of one CPU core, tokens and bytes."""
-
-    exact_token: float = 9.0e-4
-    """Overhead of `exact` per token."""
-    mc_token: float = 5.9e-4
-    """Overhead of `mc` per token."""
-    token_parameter: float = 4.12e-11
-    """Per token and parameter of the model."""
-    exact_tree: float = 24.6
-    """Tokens per context that `exact` reads in addition to the context."""
-    mc_tree: float = 0.92
-    """Tokens per context of a single sample; several samples share prefixes ..."""
-    mc_power: float = 0.797
-    """... so that tokens grow with this power of their number."""
-    write: float = 8.7e-5
-    """Writing the draws of one context in one transaction."""
-    score: float = 1.38e-3
-    """Per context and system with 40 people: statistics, 20 splits, the TVD of a perfect model."""
-    disk: float = 11_400.0
-    """Bytes per context and system."""
-    memory_base: float = 5.5e8
-    """Bytes of a process without its model."""
-    memory_factor: float = 1.05
-    """Peak memory per byte of weights."""
+# Measured: seconds of one CPU core, tokens and bytes.
+EXACT_TOKEN = 9.0e-4  # overhead of `exact` per token
+MC_TOKEN = 5.9e-4  # overhead of `mc` per token
+TOKEN_PARAMETER = 4.12e-11  # per token and parameter of the model
+EXACT_TREE = 24.6  # tokens per context that `exact` reads in addition to the context
+MC_TREE = 0.92  # tokens per context of a single sample; several samples share prefixes ...
+MC_POWER = 0.797  # ... so that tokens grow with this power of their number
+WRITE = 8.7e-5  # writing the draws of one context in one transaction
+SCORE = 1.38e-3  # per context and system with 40 people: statistics, 20 splits, a perfect model
+DISK = 11_400.0  # bytes per context and system
+MEMORY_BASE = 5.5e8  # bytes of a process without its model
+MEMORY_FACTOR = 1.05  # peak memory per byte of weights
 
 
 @dataclass(frozen=True)
@@ -65,7 +50,6 @@ HOST_DRAW = 3.2e-7
 Both are what an H200 took beyond `REACHED` of its peak: 2687 contexts of Provo with GPT-2 small's
 shape in float32 in 0.76 s (`exact`) and 6.66 s (`mc`, 1000 samples).
 """
-MEASURED = Measured()
 
 
 def _gpu(name: str, single: float, half: float, gigabytes: float) -> Device:
@@ -146,39 +130,39 @@ class Cost:
         return asdict(self) | {"seconds": self.seconds, "bottleneck": self.bottleneck}
 
 
-def predict(work: Work, parameters: float, machine: Machine, measured: Measured = MEASURED) -> Cost:
+def predict(work: Work, parameters: float, machine: Machine) -> Cost:
     """The cost of a run of a model with this many parameters."""
     weights = parameters * BYTES[machine.dtype]
-    gpus, read = gpus_for(weights, machine.device), tokens(work, measured)
+    gpus, read = gpus_for(weights, machine.device), tokens(work)
     if machine.device.flops:
         speed = machine.device.flops[machine.dtype] * REACHED * gpus
         host = work.contexts * (HOST_CONTEXT + HOST_DRAW * (work.samples or 0))
         seconds = 2 * read * parameters / speed + host
         memory = weights * ROOM
     else:
-        overhead = measured.exact_token if work.samples is None else measured.mc_token
-        seconds = read * (overhead + parameters * measured.token_parameter)
-        memory = measured.memory_base + measured.memory_factor * weights
+        overhead = EXACT_TOKEN if work.samples is None else MC_TOKEN
+        seconds = read * (overhead + parameters * TOKEN_PARAMETER)
+        memory = MEMORY_BASE + MEMORY_FACTOR * weights
     return Cost(
         load=max(weights / LOCAL_BYTES, machine.workers * weights / SHARED_BYTES),
         model=seconds / machine.workers,
-        write=work.contexts * measured.write,
-        score=work.contexts * measured.score,
+        write=work.contexts * WRITE,
+        score=work.contexts * SCORE,
         tokens=read,
         gpus=gpus * machine.workers,
         worker_memory=memory,
-        disk=work.contexts * measured.disk,
+        disk=work.contexts * DISK,
     )
 
 
-def tokens(work: Work, measured: Measured = MEASURED) -> float:
+def tokens(work: Work) -> float:
     """The tokens that the model reads: the contexts', and those of the tree or of the samples."""
     if work.samples is None:
-        new_tokens = measured.exact_tree
+        new_tokens = EXACT_TREE
     elif work.new_tokens is not None:
         new_tokens = float(work.samples * work.new_tokens)
     else:
-        new_tokens = measured.mc_tree * math.pow(work.samples, measured.mc_power)
+        new_tokens = MC_TREE * math.pow(work.samples, MC_POWER)
     return work.contexts * (work.context_tokens + new_tokens)
 
 

@@ -53,13 +53,10 @@ class Distinguished:
 def run(cases: Iterable[Case], seed: int) -> Study:
     """The study: the share of contexts where model and people differ, and people's halves."""
     all_cases = list(cases)
-    model = distinguish(all_cases, seed)
+    model, people = distinguish(all_cases, seed), distinguish_people(all_cases, seed)
     if not any(model.tests):
         raise UsageError("distinguish needs a context with answers and draws; there is none.")
-    results = {"model": model}
-    people = distinguish_people(all_cases, seed)
-    if any(people.tests):
-        results["people, half v half"] = people
+    results = {"model": model} | ({"people, half v half": people} if any(people.tests) else {})
     samples = {name: [p for p in r.p_values if p is not None] for name, r in results.items()}
     label, title = "p-value, by context", "Do model and people differ?"
     figures = {"distinguish_p_values": histograms(title, label, samples, _EDGES)}

@@ -20,7 +20,7 @@ from aleatoric.errors import DataError, UsageError
 from aleatoric.inference.bootstrap import resample
 from aleatoric.metrics import calibration
 from aleatoric.result_types import Result, Table
-from aleatoric.studies import intrinsic, stability
+from aleatoric.studies import token_studies
 from aleatoric.types import Estimate, Floats, Signature
 
 Columns = dict[str, NDArray[Any]]
@@ -129,7 +129,7 @@ def to_table(columns: Columns) -> TokenTable:
 def _with_interval(
     sentences: NDArray[np.int64], confidence: Floats, accuracy: Floats, bins: int, seed: int
 ) -> Estimate:
-    sums = stability.sums_by_unit(sentences, confidence, accuracy, bins)
+    sums = token_studies.sums_by_unit(sentences, confidence, accuracy, bins)
     used = sums[sums[:, :, 0].sum(axis=1) > 0]
 
     def error(rows: Floats) -> Floats:
@@ -140,14 +140,11 @@ def _with_interval(
     return Estimate(value, interval, len(confidence), len(used))
 
 
-PRINTED_ERRORS = {
-    "ece": 10.39,
-    "sce": 18.68,
-    "ace": 19.76,
-    "e_ece": 6.87,
-    "e_ece_p": 7.92,
-    "e_ece_k": 8.50,
-}
+CLASSWISE_FORMS = ("", "_predicted", "_weighted")
+"""The paper prints one SCE and one ACE and does not say how classes are averaged."""
+PRINTED_ERRORS = {"ece": 10.39, "e_ece": 6.87, "e_ece_p": 7.92, "e_ece_k": 8.50}
+PRINTED_ERRORS |= {f"sce{form}": 18.68 for form in CLASSWISE_FORMS}
+PRINTED_ERRORS |= {f"ace{form}": 19.76 for form in CLASSWISE_FORMS}
 """Table 2, Multi30K, in percent."""
 PRINTED_SCHEMES = {"greedy": 10.39, "plain": 8.21, "top_k": 7.39, "top_p": 8.10}
 """Table 1, Multi30K, in percent."""
@@ -161,8 +158,6 @@ PRINTED_STABILITY = {
     "all": ("7.14", "", "", "4.42", "", ""),
 }
 """Table 4, which the paper prints for IWSLT14 only."""
-CLASSWISE_FORMS = ("_predicted", "_weighted")
-"""The paper prints one SCE and one ACE and does not say how classes are averaged."""
 LEFT_OPEN = (
     ("number of bins", "15 (--bins)"),
     ("confidence 1", "in the last bin"),
@@ -196,15 +191,15 @@ def reproduce(
     words = errors({name: column[is_word] for name, column in columns.items()}, None, bins, seed)
     results = [
         _result(metric, estimate, text.sha256, path.stem, bins, seed).to_dict()
-        | {"printed": None if (printed := _printed_error(metric)) is None else printed / 100}
+        | {"printed": None if (printed := PRINTED_ERRORS.get(metric)) is None else printed / 100}
         for metric, estimate in estimates.items()
     ]
     table = to_table(columns)
     tables = [
         _table_2(estimates, words, note, bins),
         _table_1(columns, bins),
-        _table_3(intrinsic.run_intrinsic(table, seed, bins).tables[0]),
-        *(_table_4(ours) for ours in stability.run(table, seed, bins).tables),
+        _table_3(token_studies.intrinsic(table, seed, bins).tables[0]),
+        *(_table_4(ours) for ours in token_studies.stability(table, seed, bins).tables),
         _labels(columns, classes),
         Table("What the paper leaves open", ("question", "here"), LEFT_OPEN),
     ]
@@ -259,7 +254,7 @@ def _result(
 def _table_2(ours: dict[str, Estimate], words: dict[str, Estimate], note: str, bins: int) -> Table:
     rows = []
     for metric, estimate in ours.items():
-        printed, ends = _printed_error(metric), estimate.interval
+        printed, ends = PRINTED_ERRORS.get(metric), estimate.interval
         paper = "–" if printed is None else f"{printed:.2f}"
         interval = "–" if ends is None else f"[{100 * ends.low:.2f}, {100 * ends.high:.2f}]"
         rows.append((metric, paper, _percent(estimate), interval, _percent(words.get(metric))))
@@ -280,7 +275,7 @@ def _table_1(columns: Columns, bins: int) -> Table:
     for scheme, printed in PRINTED_SCHEMES.items():
         names = (f"draw_p_{scheme}", f"draw_scheme_p_{scheme}", f"draw_a_{scheme}")
         p, scheme_p, accuracy = (columns[name].astype(np.float64) for name in names)
-        ours = (stability.error_of_tokens(c, accuracy, bins)(everywhere) for c in (p, scheme_p))
+        ours = (token_studies.error_of_tokens(c, accuracy, bins)(everywhere) for c in (p, scheme_p))
         rows.append((SCHEME_NAMES[scheme], f"{printed:.2f}", *(f"{100 * e:.2f}" for e in ours)))
     notes = ("One token is drawn per position. P: of the model; P̃: after the scheme.",)
     columns_shown = ("scheme", "printed", "ours, confidence P", "ours, confidence P̃")
@@ -296,7 +291,7 @@ def _table_3(ours: Table) -> Table:
 
 def _nearest(ours: dict[str, Estimate], metric: str) -> str:
     """Return the form of a class-wise error nearest to the printed value, with its difference."""
-    names = [metric + form for form in ("", *CLASSWISE_FORMS) if metric + form in ours]
+    names = [metric + form for form in CLASSWISE_FORMS if metric + form in ours]
     gaps = {name: 100 * (ours[name].value or 0.0) - PRINTED_ERRORS[metric] for name in names}
     nearest = min(gaps, key=lambda name: abs(gaps[name]))
     return f"{nearest} ({gaps[nearest]:+.1f})"
@@ -320,13 +315,6 @@ def _labels(columns: Columns, heads: Columns | None) -> Table:
 
 def _share(part: int, whole: int) -> str:
     return f"{100 * part / whole:.2f}% ({part} of {whole})"
-
-
-def _printed_error(metric: str) -> float | None:
-    """Return the printed value of a metric; all forms of SCE or ACE share one."""
-    for form in CLASSWISE_FORMS:
-        metric = metric.removesuffix(form)
-    return PRINTED_ERRORS.get(metric)
 
 
 def _table_4(ours: Table) -> Table:

@@ -22,8 +22,7 @@ _TEXTS = ("system", "item", "group")
 
 def export_rows(store: Store, path: Path) -> None:
     """Write one row per item (or token) and system to `FILE.parquet` or `FILE.csv`."""
-    row_files = level_of(store).row_files(store)
-    schema, batches = _item_rows(store) if row_files is None else _saved_rows(row_files)
+    schema, batches = _rows(store)
     try:
         with files.written_whole(path) as unfinished, _writer(path, unfinished, schema) as writer:
             for batch in batches:
@@ -45,12 +44,13 @@ def _protected(batch: pa.RecordBatch) -> pa.RecordBatch:
 
 def rows_table(store: Store) -> pa.Table:
     """Return one row per item (or token) and system as an Arrow table."""
-    row_files = level_of(store).row_files(store)
-    schema, batches = _item_rows(store) if row_files is None else _saved_rows(row_files)
+    schema, batches = _rows(store)
     return pa.Table.from_batches(batches, schema)
 
 
-def _item_rows(store: Store) -> tuple[pa.Schema, Iterator[pa.RecordBatch]]:
+def _rows(store: Store) -> tuple[pa.Schema, Iterator[pa.RecordBatch]]:
+    if row_files := level_of(store).row_files(store):
+        return _saved_rows(row_files)
     columns = ["system", "item", "group", "row", *store.stat_columns()]
     kinds = dict.fromkeys(_TEXTS, pa.string()) | {"row": pa.int64()}
     schema = pa.schema([(name, kinds.get(name, pa.float64())) for name in columns])

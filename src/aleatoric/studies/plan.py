@@ -258,6 +258,7 @@ _MEANING = {
     "support": "the number of words people could give to a typical context: whole, 1 to 100000",
     "group": "contexts per group: from 1 to 1000000000",
 }
+_LIMITS = {"sd": (0, 0.5), "icc": (0, 0.999), "tvd": (0, 1), "support": (1, 1e5), "group": (1, 1e9)}
 
 
 @dataclass(frozen=True, slots=True)
@@ -289,15 +290,8 @@ class Assumptions:
         return cls(**numbers, support=int(support))
 
     def __post_init__(self) -> None:
-        limits = {
-            "sd": (0, 0.5),
-            "icc": (0, 0.999),
-            "tvd": (0, 1),
-            "support": (1, 100_000),
-            "group": (1, 1e9),
-            "entropy": (0, math.log2(max(1, self.support)) + 1e-9),
-        }
-        for name, (low, high) in limits.items():
+        entropy = {"entropy": (0, math.log2(max(1, self.support)) + 1e-9)}
+        for name, (low, high) in (_LIMITS | entropy).items():
             value = getattr(self, name)
             if not low <= value <= high:
                 raise UsageError(f"{name}={value:g} cannot be: {_MEANING[name]}.")

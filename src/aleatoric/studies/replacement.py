@@ -10,7 +10,7 @@ two random splits of the people, does not.
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
+from typing import NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -29,8 +29,7 @@ N_REPLICATES = 200
 SHOWN = (0.0, 0.3, 0.6, 0.9, 1.0)
 
 
-@dataclass(frozen=True)
-class ReplacementPoint:
+class ReplacementPoint(NamedTuple):
     """Results at one share k: mean TVD with its interval, KS distance to people and its p."""
 
     k: float
@@ -42,8 +41,7 @@ class ReplacementPoint:
     p: float
 
 
-@dataclass(frozen=True)
-class Criterion:
+class Criterion(NamedTuple):
     """The share k that a criterion requires: its mean over splits, and an interval over groups."""
 
     name: str
@@ -53,8 +51,7 @@ class Criterion:
     interval: Interval | None
 
 
-@dataclass(frozen=True)
-class Replacement:
+class Replacement(NamedTuple):
     """The curve over k, and the shares that both criteria require."""
 
     points: tuple[ReplacementPoint, ...]
@@ -79,8 +76,8 @@ def replace(model: Floats, oracle: Floats, groups: Sequence[str], seed: int) -> 
     """The replacement experiment on (contexts, splits) TVDs of a model and of the other half."""
     ranks = _ranks(len(model), model.shape[1], seed)
     shares = np.round(np.arange(0, 1 + STEP / 2, STEP), 10)
-    coded = [_Coded.of(model[:, s], oracle[:, s], ranks[:, s]) for s in range(model.shape[1])]
-    by_split = np.array([split.distances(shares) for split in coded])
+    replaced, splits = np.round(shares * len(model)), (model.T, oracle.T, ranks.T)
+    by_split = np.array([_distances(replaced, *split) for split in zip(*splits, strict=True)])
     points = tuple(
         _point(k, mixed(model, oracle, ranks, k), by_split[:, i], groups, seed)
         for i, k in enumerate(plain(shares))
@@ -88,7 +85,7 @@ def replace(model: Floats, oracle: Floats, groups: Sequence[str], seed: int) -> 
     # The smallest KS distance of two samples that the test rejects (Smirnov's limit).
     significant = float(kstwobign.isf(ALPHA) * np.sqrt(2 / len(model)))
     limits = {"not significant": significant, "like people": _distance_of_splits(oracle)}
-    replicates = _replicates(coded, groups, shares, seed)
+    replicates = _replicates(splits, groups, replaced, seed)
     criteria = tuple(
         _criterion(name, by_split, replicates, shares, limit) for name, limit in limits.items()
     )
@@ -106,32 +103,19 @@ def _ranks(n: int, n_splits: int, seed: int) -> NDArray[np.int64]:
     return np.array(orders).T
 
 
-@dataclass(frozen=True)
-class _Coded:
-    """The TVDs of one split as ranks among all its values: counting replaces sorting."""
+def _distances(replaced: Floats, model: Floats, people: Floats, ranks: NDArray[np.int64]) -> Floats:
+    """KS distances of one split, by the number of contexts whose ranks are replaced."""
+    # Ranks among all values instead of the values: counting replaces sorting.
+    values, places = np.unique(np.concatenate([model, people]), return_inverse=True)
+    of_model, of_people = np.split(places, 2)
 
-    model: NDArray[np.int64]
-    people: NDArray[np.int64]
-    ranks: NDArray[np.int64]
-    n_values: int
-
-    @classmethod
-    def of(cls, model: Floats, people: Floats, ranks: NDArray[np.int64]) -> _Coded:
-        values, places = np.unique(np.concatenate([model, people]), return_inverse=True)
-        return cls(places[: len(model)], places[len(model) :], ranks, len(values))
-
-    def distances(self, shares: Floats, chosen: NDArray[np.int64] | slice = slice(None)) -> Floats:
-        """KS distances by share, on all contexts or on the chosen ones."""
-        model, people, ranks = self.model[chosen], self.people[chosen], self.ranks[chosen]
-        mixed = (np.where(ranks < m, people, model) for m in np.round(shares * len(self.model)))
-        below = self._below(people)
-        return np.array([np.abs(self._below(tvds) - below).max() for tvds in mixed])
-
-    def _below(self, places: NDArray[np.int64]) -> Floats:
+    def below(coded: NDArray[np.int64]) -> Floats:
         """The empirical distribution function at every value."""
-        counts = np.bincount(places, minlength=self.n_values)
-        share: Floats = np.cumsum(counts) / len(places)
+        share: Floats = np.cumsum(np.bincount(coded, minlength=len(values))) / len(coded)
         return share
+
+    mixed, target = (np.where(ranks < m, of_people, of_model) for m in replaced), below(of_people)
+    return np.array([np.abs(below(tvds) - target).max() for tvds in mixed])
 
 
 def _point(
@@ -146,19 +130,22 @@ def _point(
 
 
 def _replicates(
-    coded: Sequence[_Coded], groups: Sequence[str], shares: Floats, seed: int
+    splits: tuple[Floats, Floats, NDArray[np.int64]],
+    groups: Sequence[str],
+    replaced: Floats,
+    seed: int,
 ) -> Floats:
     """KS distances by share on resampled groups, each replicate under the next split."""
     names = list(dict.fromkeys(groups))
     if len(names) < 2:
-        return np.zeros((0, len(shares)))
+        return np.zeros((0, len(replaced)))
     members = [np.flatnonzero(np.array(groups) == name) for name in names]
     rng = stream(seed, "replacement groups")
     rows = []
     for b in range(N_REPLICATES):
         drawn = rng.integers(len(names), size=len(names))
         chosen = np.concatenate([members[g] for g in drawn])
-        rows.append(coded[b % len(coded)].distances(shares, chosen))
+        rows.append(_distances(replaced, *(part[b % len(part), chosen] for part in splits)))
     return np.array(rows)
 
 

@@ -53,7 +53,7 @@ def export_weights(
 def open_tunable(job: FinetuneJob) -> Tunable:
     """Open the base model of a run, with the parameters that train."""
     live: Any = open_model(job.model, job.loading)
-    return training.make_tunable(live.lm, job.recipe.train, job.recipe.lora_rank, job.recipe.seed)
+    return training.make_tunable(live.lm, job.train, job.lora_rank, job.seed)
 
 
 def check_export(job: FinetuneJob, to: Path) -> None:
@@ -135,9 +135,7 @@ def _write_adapter(model: Tunable, weights: Mapping[str, Tensor], rank: int, fol
 
 @contextmanager
 def _new_folder(to: Path) -> Iterator[Path]:
-    """Write a folder whole or not at all; an existing one is refused."""
-    if to.exists():
-        raise UsageError(f"{to}: is there already; choose another folder to export to.")
+    """Write a folder whole or not at all."""
     from safetensors import SafetensorError
 
     beside = to.with_name(f".{to.name}.part")

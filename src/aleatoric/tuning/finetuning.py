@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
-from dataclasses import KW_ONLY, asdict, dataclass, fields, replace
+from dataclasses import asdict, replace
 from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -20,12 +20,13 @@ from aleatoric.nextword.answers import Reading, ReadItems
 from aleatoric.nextword.exact import Search
 from aleatoric.nextword.live import FoldedModel, by_fold
 from aleatoric.runs.engine import Engine, open_model
-from aleatoric.runs.job import LOCAL, Job, option
+from aleatoric.runs.job import LOCAL
 from aleatoric.runs.run import Store
 from aleatoric.runs.tables import BASE_WEIGHTS, FINETUNING, TRAINING
 from aleatoric.tuning import recipe as recipes
-from aleatoric.tuning.recipe import SCORES, Fold, FoldPassage, Recipe, fold_folder
-from aleatoric.types import Choices, Corpus, Item
+from aleatoric.tuning.recipe import SCORES, Fold, FoldPassage, fold_folder
+from aleatoric.tuning.recipe import FinetuneJob as FinetuneJob
+from aleatoric.types import Corpus, Item
 
 if TYPE_CHECKING:
     from aleatoric.models.hf import HFModel
@@ -37,94 +38,12 @@ if TYPE_CHECKING:
 _FEW = 5
 
 
-@dataclass(frozen=True)
-class FinetuneJob(Job):
-    """The options of `aleatoric finetune`."""
-
-    command = "finetune"
-
-    corpus: str = option(help="provo, or a file of next-word answers.")
-    models: tuple[str, ...] = option(
-        (), "smollm2, hf:NAME_OR_DIR or gguf:FILE.", flag="--model", single=True
-    )
-    losses: tuple[str, ...] = option(
-        ("text",), "text, human (people's distributions) or mixed; repeatable.", flag="--loss"
-    )
-    folds: int = option(4, "Number of models, each tested once.", low=2, high=1000)
-    split: str = option(
-        "paper", "paper (in order), grouped (shuffled), or a FILE with columns group and fold."
-    )
-    validation: int | None = option(
-        None, "Number of passages used for validation only; Provo: 15.", low=1
-    )
-    train: str = option(Recipe.train, "What is trained: last-2-blocks, all or lora.")
-    mix: float = option(0.5, "With --loss mixed: the share of people's distributions.")
-    rate: float = option(5e-4, "Learning rate of AdamW.")
-    epsilon: float = option(1e-8, "Epsilon of AdamW.")
-    weight_decay: float = option(0.01, "Weight decay of AdamW.", low=0)
-    schedule: str = option("constant", "constant, linear or cosine.")
-    warmup: int = option(0, "Steps until the full learning rate.", low=0)
-    clip_norm: float = option(0.0, "Clip gradients at this norm; 0 does not clip.", low=0)
-    batch: int = option(5, "Passages per step.", low=1)
-    epochs: int = option(10, "Passes over the training passages.", low=1)
-    patience: int | None = option(
-        None, "Stop after this many epochs without a lower validation loss.", low=1
-    )
-    lora_rank: int = option(8, "Rank with --train lora.", low=1)
-    save_every: int = option(
-        0, "Also save a checkpoint every N steps; 0 saves after epochs only.", low=0, fixed=False
-    )
-    temperatures: str = option(
-        ",".join(f"{value:g}" for value in recipes.GRID),
-        "Temperatures tried on the training passages; none skips them.",
-    )
-    tolerance: float = option(
-        0.02, "Largest gap between the bounds of an exact TVD or D², and of word trees.", low=0
-    )
-    n_splits: int = option(20, "Random splits of the people.", flag="--splits", hidden=True)
-    _: KW_ONLY
-    dtype: str = option("float32", "float32, bfloat16 or float16.", hidden=True)
-    quantize: str | None = option(None, "Quantize weights: 4bit or 8bit.", hidden=True)
-    engine: str = option("local", "Training runs in one process.", hidden=True, saved=False)
-
-    def __post_init__(self) -> None:
-        if not self.losses or self.save_every < 0:
-            raise UsageError("name one loss or more, and save every 0, 1, ... steps.")
-        # Both refuse bad values.
-        _ = [self.recipe_of(loss) for loss in self.losses], self.grid
-
-    @property
-    def model(self) -> str:
-        """The model that is trained."""
-        return self.models[0]
-
-    @property
-    def choices(self) -> Choices:
-        """The decisions of the word protocol."""
-        return Choices()
-
-    @property
-    def grid(self) -> tuple[float, ...]:
-        """The temperatures that are tried."""
-        return () if self.temperatures == "none" else recipes.parse_temperatures(self.temperatures)
-
-    @property
-    def recipe(self) -> Recipe:
-        """The recipe with the first loss."""
-        return self.recipe_of(self.losses[0])
-
-    def recipe_of(self, loss: str) -> Recipe:
-        """The recipe with one of the losses."""
-        names = (field.name for field in fields(Recipe) if field.name != "loss")
-        return Recipe(loss, **{name: getattr(self, name) for name in names})
-
-
 def folds_of(job: FinetuneJob, corpus: Corpus) -> list[Fold]:
     """Return the folds of a corpus by the job's split; a leak is refused."""
     passages = recipes.passages_of(corpus.items)
     if job.split in recipes.SPLITS:
         groups = [passage.group for passage in passages]
-        chosen = recipes.assign(groups, job.split, job.folds, job.validation, job.recipe.seed)
+        chosen = recipes.assign(groups, job.split, job.folds, job.validation, job.seed)
         return recipes.make_folds(passages, chosen)
     assigned = recipes.read_assignment(Path(job.split))
     unknown = sorted(assigned.keys() - {passage.group for passage in passages})
@@ -188,8 +107,7 @@ class FinetuneSession:
     def _tunable(self) -> Tunable:
         from aleatoric.tuning.training import make_tunable
 
-        recipe = self._job.recipe
-        return make_tunable(self._lm, recipe.train, recipe.lora_rank, recipe.seed)
+        return make_tunable(self._lm, self._job.train, self._job.lora_rank, self._job.seed)
 
     @cached_property
     def _trees(self) -> dict[str, WordTree]:
@@ -200,7 +118,7 @@ class FinetuneSession:
         passages = [*self._folds[0].validation, *(p for f in self._folds for p in f.held_out)]
         tracked: Iterable[FoldPassage] = self._track(passages, len(passages), "word trees")
         lm, vocabulary = self._lm, self._live.vocabulary(self._job.choices.lead)
-        search = Search(tolerance=self._job.recipe.tolerance)
+        search = Search(tolerance=self._job.tolerance)
         return {p.group: word_tree(lm, p.items, vocabulary, search).to(lm.device) for p in tracked}
 
     def run(self) -> None:
@@ -236,7 +154,7 @@ class FinetuneSession:
     def _temperatures(self) -> tuple[dict[int, float], dict[int, float]]:
         self._tunable.reset()
         items = [item for _, item, _ in self._store.walk()]
-        ask = Ask("ancestral", 0, self._job.recipe.seed, self._job.tolerance, self._job.choices)
+        ask = Ask("ancestral", 0, self._job.seed, self._job.tolerance, self._job.choices)
         grid = self._job.grid
         tracked: Iterable[float] = self._track(grid, len(grid), "temperatures")
         results = {value: scores(self._live, items, value, ask) for value in tracked}
@@ -269,12 +187,14 @@ class FinetuneSession:
     def _train(self, fold: Fold, loss: str) -> Trained:
         from aleatoric.tuning.training import TRAINED, train_fold
 
-        recipe, folder = self._job.recipe_of(loss), fold_folder(self._store.path, loss, fold.number)
+        job, folder = (
+            replace(self._job, losses=(loss,)),
+            fold_folder(self._store.path, loss, fold.number),
+        )
         # Building trees is slow, and a trained fold needs none.
-        needed = recipe.human_share > 0 and not (folder / TRAINED).exists()
+        needed = job.human_share > 0 and not (folder / TRAINED).exists()
         trees = self._trees if needed else {}
-        save_every, track = self._job.save_every, self._track
-        return train_fold(self._tunable, fold, recipe, trees, folder, save_every, track)
+        return train_fold(self._tunable, fold, job, trees, folder, self._track)
 
     def _fluency(
         self,
@@ -307,7 +227,7 @@ class FinetuneSession:
         if isinstance(model, FoldedModel):
             pending = by_fold(pending, self._fold_of)
         n_pending = store.n_items - store.n_items_with_draws(name)
-        ask = Ask("ancestral", 0, job.recipe.seed, job.tolerance, job.choices)
+        ask = Ask("ancestral", 0, job.seed, job.tolerance, job.choices)
         tracked = self._shown(self._stopping.before_each(pending), n_pending, name)
         with self._stopping.finishing():
             store.add_draws(name, model.draws(tracked, ask), whole=False)
@@ -383,7 +303,7 @@ class Finetune(NextWords):
         """Return the fold of every passage, and how words are drawn and scored."""
         folds = folds_of(job, corpus)
         for fold in folds:
-            job.recipe.check_warmup(job.recipe.steps(len(fold.train)))
+            job.check_warmup(job.steps(len(fold.train)))
         where = {p.group: fold.number for fold in folds for p in fold.held_out}
         return {
             "assignment": where | {p.group: recipes.VALIDATION for p in folds[0].validation},

@@ -99,22 +99,20 @@ def _assembled(traced: Trace, weights: Any, vocabulary: Vocabulary) -> WordTree:
     owner = np.concatenate([np.arange(len(traced.contexts)), traced.owners])[traced.end_rows]
     no_word = traced.end_words == NO_WORD
     end_words = np.where(no_word, len(traced.word_contexts) + owner, traced.end_words)
+    names = ("step_rows", "step_tokens", "step_words", "end_rows", "word_contexts")
+    unchanged: dict[str, Any] = {name: _long(getattr(traced, name)) for name in names}
     return WordTree(
-        len(traced.contexts),
-        _long(np.concatenate([trunk, traced.tokens])),
-        _long(np.concatenate([*positions, behind])),
-        _mask(traced, starts, stops, len(trunk)),
-        _long(np.concatenate([stops - 1, nodes])),
-        _levels(traced),
-        _long(traced.step_rows),
-        _long(traced.step_tokens),
-        _long(traced.step_words),
-        _long(traced.end_rows),
-        _long(columns),
-        _long(end_words),
-        ends,
-        _long(traced.word_contexts),
-        torch.as_tensor(weights, dtype=torch.float64),
+        contexts=len(traced.contexts),
+        ids=_long(np.concatenate([trunk, traced.tokens])),
+        positions=_long(np.concatenate([*positions, behind])),
+        mask=_mask(traced, starts, stops, len(trunk)),
+        keep=_long(np.concatenate([stops - 1, nodes])),
+        levels=_levels(traced),
+        end_columns=_long(columns),
+        end_words=_long(end_words),
+        ends=ends,
+        weights=torch.as_tensor(weights, dtype=torch.float64),
+        **unchanged,
     )
 
 

@@ -10,7 +10,7 @@ import math
 import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
-from dataclasses import dataclass
+from dataclasses import KW_ONLY, dataclass
 from itertools import combinations
 from pathlib import Path
 from typing import Any
@@ -19,8 +19,9 @@ from aleatoric.data import files
 from aleatoric.data.columns import table_rows
 from aleatoric.errors import DataError, UsageError, quoted
 from aleatoric.rng import stream
+from aleatoric.runs.job import Job, option
 from aleatoric.runs.tables import TRAINING
-from aleatoric.types import Item
+from aleatoric.types import Choices, Item
 
 SPLITS = ("paper", "grouped")
 """Splits that need no file."""
@@ -201,44 +202,103 @@ MOST = 1e30
 """AdamW's numbers must fit single precision, with room for its corrections."""
 
 
+GRID = (0.5, 0.6, 0.7, 0.8, 0.85, 0.9, 0.95, 1.0, 1.05, 1.1, 1.2, 1.3, 1.5)
+_COUNTS = {"batch": 1, "epochs": 1, "lora_rank": 1, "warmup": 0}
+"""Settings that are whole numbers -> their minimum."""
+_RECIPE = (
+    *("mix", "train", "rate", "epsilon", "weight_decay", "batch", "epochs", "schedule", "warmup"),
+    *("clip_norm", "patience", "lora_rank", "tolerance", "seed"),
+)
+
+
 @dataclass(frozen=True)
-class Recipe:
-    """The settings of training.
+class FinetuneJob(Job):
+    """The options of `aleatoric finetune`."""
 
-    `loss` is the next tokens of the text, the distributions of people, or both: `mix` is the share
-    of the latter. `patience` stops training after this many epochs without a lower validation loss
-    and keeps the best weights; without it the last ones are kept. `tolerance` ends the search for
-    the token sequences of words, as with the exact estimator.
-    """
+    command = "finetune"
 
-    loss: str = "text"
-    mix: float = 0.5
-    train: str = PAPER
-    rate: float = 5e-4
-    epsilon: float = 1e-8
-    weight_decay: float = 0.01
-    batch: int = 5
-    epochs: int = 10
-    schedule: str = "constant"
-    warmup: int = 0
-    clip_norm: float = 0.0
-    patience: int | None = None
-    lora_rank: int = 8
-    tolerance: float = 0.02
-    seed: int = 0
+    corpus: str = option(help="provo, or a file of next-word answers.")
+    models: tuple[str, ...] = option(
+        (), "smollm2, hf:NAME_OR_DIR or gguf:FILE.", flag="--model", single=True
+    )
+    losses: tuple[str, ...] = option(
+        ("text",), "text, human (people's distributions) or mixed; repeatable.", flag="--loss"
+    )
+    folds: int = option(4, "Number of models, each tested once.", low=2, high=1000)
+    split: str = option(
+        "paper", "paper (in order), grouped (shuffled), or a FILE with columns group and fold."
+    )
+    validation: int | None = option(
+        None, "Number of passages used for validation only; Provo: 15.", low=1
+    )
+    train: str = option(PAPER, "What is trained: last-2-blocks, all or lora.")
+    mix: float = option(0.5, "With --loss mixed: the share of people's distributions.")
+    rate: float = option(5e-4, "Learning rate of AdamW.")
+    epsilon: float = option(1e-8, "Epsilon of AdamW.")
+    weight_decay: float = option(0.01, "Weight decay of AdamW.", low=0)
+    schedule: str = option("constant", "constant, linear or cosine.")
+    warmup: int = option(0, "Steps until the full learning rate.", low=0)
+    clip_norm: float = option(0.0, "Clip gradients at this norm; 0 does not clip.", low=0)
+    batch: int = option(5, "Passages per step.", low=1)
+    epochs: int = option(10, "Passes over the training passages.", low=1)
+    patience: int | None = option(
+        None, "Stop after this many epochs without a lower validation loss.", low=1
+    )
+    lora_rank: int = option(8, "Rank with --train lora.", low=1)
+    save_every: int = option(
+        0, "Also save a checkpoint every N steps; 0 saves after epochs only.", low=0, fixed=False
+    )
+    temperatures: str = option(
+        ",".join(f"{value:g}" for value in GRID),
+        "Temperatures tried on the training passages; none skips them.",
+    )
+    tolerance: float = option(
+        0.02, "Largest gap between the bounds of an exact TVD or D², and of word trees.", low=0
+    )
+    n_splits: int = option(20, "Random splits of the people.", flag="--splits", hidden=True)
+    _: KW_ONLY
+    dtype: str = option("float32", "float32, bfloat16 or float16.", hidden=True)
+    quantize: str | None = option(None, "Quantize weights: 4bit or 8bit.", hidden=True)
+    engine: str = option("local", "Training runs in one process.", hidden=True, saved=False)
 
     def __post_init__(self) -> None:
-        _check(self.loss in LOSSES, f"there is no loss {self.loss!r}; use {', '.join(LOSSES)}")
+        _check(
+            len(self.losses) > 0 and self.save_every >= 0,
+            "name one loss or more, and save every 0, 1, ... steps",
+        )
+        for loss in self.losses:
+            _check(loss in LOSSES, f"there is no loss {loss!r}; use {', '.join(LOSSES)}")
         names = ", ".join(SCHEDULES)
         _check(self.schedule in SCHEDULES, f"there is no schedule {self.schedule!r}; use {names}")
         if self.train not in ("all", "lora"):
             block_count(self.train)
         self._check_numbers()
+        _ = self.grid  # refuses bad temperatures
+
+    @property
+    def model(self) -> str:
+        """The model that is trained."""
+        return self.models[0]
+
+    @property
+    def choices(self) -> Choices:
+        """The decisions of the word protocol."""
+        return Choices()
+
+    @property
+    def grid(self) -> tuple[float, ...]:
+        """The temperatures that are tried."""
+        return () if self.temperatures == "none" else parse_temperatures(self.temperatures)
+
+    @property
+    def loss(self) -> str:
+        """The loss that is trained; a job with several losses trains them one by one."""
+        return self.losses[0]
 
     def _check_numbers(self) -> None:
         _check(_is_number(self.mix) and self.mix <= 1, f"--mix {self.mix} is no share; use 0 to 1")
         for name in ("rate", "epsilon"):
-            value, default = getattr(self, name), getattr(Recipe, name)
+            value, default = getattr(self, name), getattr(FinetuneJob, name)
             good = _is_number(value) and 0 < value <= MOST
             _check(good, f"--{name} {value} is no number above 0; use {default:g}, say")
         for name in ("weight_decay", "clip_norm", "tolerance"):
@@ -267,6 +327,11 @@ class Recipe:
         """The share of people's distributions in the loss."""
         return {"text": 0.0, "human": 1.0}.get(self.loss, self.mix)
 
+    @property
+    def recipe(self) -> dict[str, Any]:
+        """The settings of training, which identify its weights."""
+        return {"loss": self.loss} | {name: getattr(self, name) for name in _RECIPE}
+
     def rate_at(self, step: int, steps: int) -> float:
         """Return the learning rate of a step, counted from 1."""
         if step <= self.warmup:
@@ -277,10 +342,6 @@ class Recipe:
         if self.schedule == "cosine":
             return self.rate * 0.5 * (1.0 + math.cos(math.pi * progress))
         return self.rate
-
-
-_COUNTS = {"batch": 1, "epochs": 1, "lora_rank": 1, "warmup": 0}
-"""Settings that are whole numbers -> their minimum."""
 
 
 def _option(name: str) -> str:
@@ -297,7 +358,6 @@ def _check(good: bool, problem: str) -> None:
         raise UsageError(f"{problem}.")
 
 
-GRID = (0.5, 0.6, 0.7, 0.8, 0.85, 0.9, 0.95, 1.0, 1.05, 1.1, 1.2, 1.3, 1.5)
 SCORES = ("sq_distance", "log_loss")
 """The two proper scores of a temperature; the first one chooses."""
 

@@ -12,7 +12,7 @@ import os
 import re
 import warnings
 from collections.abc import Iterator, Mapping, Sequence
-from contextlib import contextmanager, suppress
+from contextlib import contextmanager
 from dataclasses import asdict, dataclass, replace
 from functools import cached_property
 from itertools import chain
@@ -23,6 +23,7 @@ import torch
 from torch import Tensor
 from torch.nn.utils import clip_grad_norm_
 
+from aleatoric.data import files
 from aleatoric.errors import DataError, ModelError, StorageError, UsageError, needs
 from aleatoric.models.base import is_out_of_memory
 from aleatoric.registry import Track, quietly
@@ -30,7 +31,7 @@ from aleatoric.rng import stream
 from aleatoric.runs.disk import FULL_DISKS
 from aleatoric.tuning import losses
 from aleatoric.tuning.losses import TokenRow, WordTree
-from aleatoric.tuning.recipe import PAPER, Fold, FoldPassage, Recipe, block_count
+from aleatoric.tuning.recipe import PAPER, FinetuneJob, Fold, FoldPassage, block_count
 
 if TYPE_CHECKING:
     from aleatoric.models.hf import HFModel
@@ -60,19 +61,15 @@ def save_tensors(
     from safetensors import SafetensorError
     from safetensors.torch import save_file
 
-    beside = path.with_name(f".{path.name}.part")
     plain = {name: value.detach().cpu().contiguous() for name, value in tensors.items()}
     try:
         path.parent.mkdir(parents=True, exist_ok=True)
-        save_file(plain, beside, {_FACTS: json.dumps(dict(facts or {}))})
-        with beside.open("rb") as file:
-            os.fsync(file.fileno())
-        os.replace(beside, path)
+        with files.written_whole(path) as unfinished:
+            save_file(plain, unfinished, {_FACTS: json.dumps(dict(facts or {}))})
+            with unfinished.open("rb") as file:
+                os.fsync(file.fileno())
     except (OSError, SafetensorError) as error:
         raise unwritten(path, error) from None
-    finally:
-        with suppress(OSError):  # it was moved
-            beside.unlink()
 
 
 def unwritten(path: Path, error: Exception) -> StorageError | UsageError:
@@ -146,25 +143,20 @@ class TrainingState:
 def train_fold(
     model: Tunable,
     fold: Fold,
-    recipe: Recipe,
+    job: FinetuneJob,
     trees: Trees,
     folder: Path,
-    save_every: int = 0,
     track: Track[int] = quietly,
 ) -> Trained:
-    """Return the trained model of a fold, read from `folder`, or trained from its checkpoint.
-
-    A checkpoint is written after every epoch, and after every `save_every` steps.
-    """
-    identity = _identity(model, fold, recipe)
+    """Return the trained model of a fold, read from `folder`, or trained from its checkpoint."""
+    identity = _identity(model, fold, job)
     if (folder / TRAINED).exists():
         saved = load_tensors(folder / TRAINED)
         check_identity(folder / TRAINED, saved, identity)
         epochs = tuple(Epoch(**epoch) for epoch in saved.facts["history"])
         return Trained(saved.tensors, saved.facts["kept"], epochs)
-    with _deterministic(model.lm), _reporting_memory(f"{recipe.loss}, fold {fold.number}"):
-        training = _Training(model, fold, recipe, trees, folder / CHECKPOINT)
-        trained = training.run(save_every, track)
+    with _deterministic(model.lm), _reporting_memory(f"{job.loss}, fold {fold.number}"):
+        trained = _Training(model, fold, job, trees, folder / CHECKPOINT).run(track)
     history = [asdict(epoch) for epoch in trained.history]
     facts = {"identity": identity, "kept": trained.kept, "history": history}
     save_tensors(folder / TRAINED, trained.weights, facts)
@@ -172,11 +164,11 @@ def train_fold(
     return trained
 
 
-def _identity(model: Tunable, fold: Fold, recipe: Recipe) -> dict[str, Any]:
+def _identity(model: Tunable, fold: Fold, job: FinetuneJob) -> dict[str, Any]:
     """Return what must be equal for saved weights to belong to this training."""
     sides = {"train": fold.train, "validation": fold.validation}
     passages = {name: [_passage_digest(p) for p in side] for name, side in sides.items()}
-    return {"recipe": asdict(recipe), "fold": fold.number} | model_identity(model) | passages
+    return {"recipe": job.recipe, "fold": fold.number} | model_identity(model) | passages
 
 
 def model_identity(model: Tunable) -> dict[str, Any]:
@@ -206,38 +198,38 @@ class _Training:
     """The training of one fold."""
 
     def __init__(
-        self, model: Tunable, fold: Fold, recipe: Recipe, trees: Trees, checkpoint: Path
+        self, model: Tunable, fold: Fold, job: FinetuneJob, trees: Trees, checkpoint: Path
     ) -> None:
-        self._model, self._fold, self._recipe, self._trees = model, fold, recipe, trees
+        self._model, self._fold, self._job, self._trees = model, fold, job, trees
         self._network, self._device = model.lm.model, model.lm.device
-        self._path, self._identity = checkpoint, _identity(model, fold, recipe)
+        self._path, self._identity = checkpoint, _identity(model, fold, job)
         self._rows: dict[str, list[TokenRow]] = {
             p.group: losses.text_rows(model.lm, p) for p in (*fold.train, *fold.validation)
         }
-        self._steps = recipe.steps(len(fold.train))
-        recipe.check_warmup(self._steps)
+        self._steps = job.steps(len(fold.train))
+        job.check_warmup(self._steps)
         model.reset()
-        adamw: Any = {"lr": recipe.rate, "eps": recipe.epsilon, "weight_decay": recipe.weight_decay}
+        adamw: Any = {"lr": job.rate, "eps": job.epsilon, "weight_decay": job.weight_decay}
         self._optimiser = torch.optim.AdamW(model.parameters.values(), **adamw)
         self._best: dict[str, Tensor] = {}
         self._state = TrainingState()
 
-    def run(self, save_every: int, track: Track[int]) -> Trained:
-        """Train all epochs, or until early stopping."""
+    def run(self, track: Track[int]) -> Trained:
+        """Train all epochs, or until early stopping; a checkpoint is written after every epoch."""
         if self._path.exists():
             self._restore()
         else:
             self._end_epoch(None)
-        steps = range(self._state.steps, self._steps)
-        for step in track(steps, len(steps), f"{self._recipe.loss}, fold {self._fold.number}"):
+        steps, save_every = range(self._state.steps, self._steps), self._job.save_every
+        for step in track(steps, len(steps), f"{self._job.loss}, fold {self._fold.number}"):
             # The validation loss has not decreased for `patience` epochs.
-            late, patience = len(self._state.history) - 1 - self._state.kept, self._recipe.patience
+            late, patience = len(self._state.history) - 1 - self._state.kept, self._job.patience
             if patience is not None and not self._state.batches and late >= patience:
                 break
             self._advance()
             if not self._state.batches or (save_every and (step + 1) % save_every == 0):
                 self._save()
-        weights = self._best if self._recipe.patience else self._model.weights()
+        weights = self._best if self._job.patience else self._model.weights()
         self._model.load(weights)
         return Trained(weights, self._state.kept, self._state.history)
 
@@ -253,41 +245,41 @@ class _Training:
 
     def _batches(self, epoch: int) -> list[list[FoldPassage]]:
         """Return the batches of an epoch; their order depends on seed, fold and epoch only."""
-        train, size = self._fold.train, self._recipe.batch
-        order = stream(self._recipe.seed, "passages", self._fold.number, epoch)
+        train, size = self._fold.train, self._job.batch
+        order = stream(self._job.seed, "passages", self._fold.number, epoch)
         passages = [train[i] for i in order.permutation(len(train))]
         return [passages[low : low + size] for low in range(0, len(passages), size)]
 
     def _step(self, batch: Sequence[FoldPassage]) -> float:
         for group in self._optimiser.param_groups:
-            group["lr"] = self._recipe.rate_at(self._state.steps + 1, self._steps)
+            group["lr"] = self._job.rate_at(self._state.steps + 1, self._steps)
         self._network.train()
         keys = ("step", self._fold.number, self._state.steps)
-        torch.manual_seed(int(stream(self._recipe.seed, *keys).integers(2**31)))
+        torch.manual_seed(int(stream(self._job.seed, *keys).integers(2**31)))
         self._optimiser.zero_grad()
         loss = float(sum(part for part in self._backward(batch)))
         self._check_finite(loss, "the training loss", self._state.steps + 1)
-        if self._recipe.clip_norm:
-            clip_grad_norm_(self._model.parameters.values(), self._recipe.clip_norm)
+        if self._job.clip_norm:
+            clip_grad_norm_(self._model.parameters.values(), self._job.clip_norm)
         self._optimiser.step()
         return loss
 
     def _check_finite(self, loss: float, what: str, step: int) -> None:
         if math.isfinite(loss):
             return
-        state, recipe = self._state, self._recipe
+        state, job = self._state, self._job
         epoch = f"epoch {len(state.history)}, step {step}"
-        fix = f"begin another run with --rate below {recipe.rate:g}, --clip-norm 1 or --warmup"
+        fix = f"begin another run with --rate below {job.rate:g}, --clip-norm 1 or --warmup"
         if not state.history:
             epoch, fix = "before training", "use another model or other texts"
-        fold = f"{recipe.loss}, fold {self._fold.number}"
+        fold = f"{job.loss}, fold {self._fold.number}"
         raise UsageError(f"{fold}, {epoch}: {what} is {loss}; {fix}.")
 
     def _backward(self, batch: Sequence[FoldPassage]) -> Iterator[Tensor]:
         """Accumulate the gradients of a batch, one tree at a time to save memory."""
-        share = self._recipe.human_share
+        share = self._job.human_share
         if share < 1:
-            for part in losses.text_losses(self._network, self._rows_of(batch), self._recipe.batch):
+            for part in losses.text_losses(self._network, self._rows_of(batch), self._job.batch):
                 yield _back((1 - share) * part)
         if share > 0:
             trees = [self._trees[passage.group] for passage in batch]
@@ -303,13 +295,13 @@ class _Training:
         epoch = self._measured(number, train_loss)
         before = [past.validation_loss for past in state.history]
         better = not before or epoch.validation_loss < min(before)
-        kept = number if better or self._recipe.patience is None else state.kept
-        if self._recipe.patience and better:
+        kept = number if better or self._job.patience is None else state.kept
+        if self._job.patience and better:
             self._best = self._model.weights()
         self._state = TrainingState(0, state.steps, 0.0, kept, (*state.history, epoch))
 
     def _measured(self, number: int, train_loss: float | None) -> Epoch:
-        share, sides = self._recipe.human_share, (self._fold.train, self._fold.validation)
+        share, sides = self._job.human_share, (self._fold.train, self._fold.validation)
         train, validation = (losses.mean_nll(self._network, self._rows_of(side)) for side in sides)
         trees = [self._trees[p.group] for p in self._fold.validation if p.group in self._trees]
         human = losses.mean_human_loss(self._network, trees) if trees else None

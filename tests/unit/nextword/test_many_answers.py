@@ -14,7 +14,7 @@ from aleatoric.inference.control import shared_orders
 from aleatoric.levels.word_classes import by_cluster, by_tag
 from aleatoric.levels.word_scoring import Settings, score_items
 from aleatoric.nextword.answers import human_counts
-from aleatoric.studies import distinguish, learning_curve
+from aleatoric.studies import distinguish, sample_size
 from aleatoric.types import Case, Categorical, Choices, Draws, Item, Pair
 
 N = 10_000
@@ -46,7 +46,7 @@ def at_most(megabytes: int) -> Iterator[None]:
 @pytest.mark.parametrize(
     "work",
     [
-        lambda: learning_curve.measure([case()], seed=0),
+        lambda: sample_size.measure([case()], seed=0),
         lambda: distinguish.distinguish([case()], seed=0),
         tagged,
     ],

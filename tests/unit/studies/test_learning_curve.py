@@ -12,9 +12,9 @@ from aleatoric.data.simulated import sample, truth
 from aleatoric.errors import UsageError
 from aleatoric.metrics.distances import tvd
 from aleatoric.rng import stream
-from aleatoric.studies import learning_curve
+from aleatoric.studies import sample_size
 from aleatoric.studies.figure_data import Lines
-from aleatoric.studies.learning_curve import measure, model_at, people_at, run
+from aleatoric.studies.sample_size import learning_curve, measure, model_at, people_at
 from aleatoric.types import Case, Categorical, Pair
 
 CONTEXTS, PEOPLE = 300, 40
@@ -49,7 +49,7 @@ def test_curves_and_extrapolations_recover_truth(
     curves = measure(cases_at(make_case, temperature), seed=0)
     assert curves.sizes[0] == 2
     assert curves.sizes[-1] == PEOPLE // 2
-    points = {p.size: p for p in learning_curve._points(curves, seed=0)}
+    points = {p.size: p for p in sample_size._points(curves, seed=0)}
     for size, slack in ((2, 0.02), (20, 0.02), (40, 0.03), (100, 0.04)):
         people, model = expected(size, temperature)
         assert points[size].people == pytest.approx(people, abs=slack)
@@ -64,7 +64,7 @@ def test_curves_and_extrapolations_recover_truth(
 
 
 def test_perfect_model_curve_falls_with_oracle(make_case: Callable[..., Case]) -> None:
-    points = list(learning_curve._points(measure(cases_at(make_case, 1.0), 0), 0))
+    points = list(sample_size._points(measure(cases_at(make_case, 1.0), 0), 0))
     assert all(abs(point.model - point.people) < 0.02 for point in points[:-1])
     assert points[-1].model < 0.08
 
@@ -91,7 +91,7 @@ def test_model_distance_is_never_negative() -> None:
 
 
 def test_study_has_one_row_per_size_and_a_figure(make_case: Callable[..., Case]) -> None:
-    study = run(cases_at(make_case, 0.5), seed=0)
+    study = learning_curve(cases_at(make_case, 0.5), seed=0)
     (table,) = study.tables
     assert [row[0] for row in table.rows][-3:] == ["40*", "100*", "∞*"]
     figure = study.figures["learning_curve"]
@@ -101,13 +101,13 @@ def test_study_has_one_row_per_size_and_a_figure(make_case: Callable[..., Case])
 
 def test_one_group_has_no_interval(make_case: Callable[..., Case]) -> None:
     cases = [make_case(f"1:{i}", {"a": 6, "b": 6}, Categorical(("a",), (1.0,))) for i in range(4)]
-    (table,) = run(cases, seed=0).tables
+    (table,) = learning_curve(cases, seed=0).tables
     assert all(row[2] == "–" for row in table.rows)
 
 
 def test_too_few_answers_are_rejected(make_case: Callable[..., Case]) -> None:
     cases = [make_case("1:2", {"a": 3, "b": 2}, Categorical(("a",), (1.0,)))]
     with pytest.raises(UsageError, match="at least 8 answers"):
-        run(cases, seed=0)
+        learning_curve(cases, seed=0)
     with pytest.raises(UsageError, match="at least 8 answers"):
-        run([], seed=0)
+        learning_curve([], seed=0)

@@ -18,7 +18,14 @@ from tuned_lms import population, words_lm
 from aleatoric.errors import DataError, ModelError, UsageError
 from aleatoric.nextword.vocabulary import Vocabulary
 from aleatoric.tuning.losses import WordTree, mean_nll, text_losses, text_rows, word_tree
-from aleatoric.tuning.recipe import Fold, FoldPassage, Recipe, assign, make_folds, passages_of
+from aleatoric.tuning.recipe import (
+    FinetuneJob,
+    Fold,
+    FoldPassage,
+    assign,
+    make_folds,
+    passages_of,
+)
 from aleatoric.tuning.training import (
     CHECKPOINT,
     TRAINED,
@@ -31,7 +38,7 @@ from aleatoric.tuning.training import (
 )
 from aleatoric.types import Item
 
-QUICK = Recipe("mixed", train="all", rate=1e-2, batch=2, epochs=2)
+QUICK = FinetuneJob("people", losses=("mixed",), train="all", rate=1e-2, batch=2, epochs=2)
 
 
 @cache
@@ -52,8 +59,8 @@ def model(train: str = "all") -> Tunable:
     return make_tunable(words_lm(dropout=0.1), train)
 
 
-def trained(folder: Path, recipe: Recipe = QUICK, **options: Any) -> Trained:
-    return train_fold(model(recipe.train), fold(), recipe, trees(), folder, **options)
+def trained(folder: Path, job: FinetuneJob = QUICK, **options: Any) -> Trained:
+    return train_fold(model(job.train), fold(), job, trees(), folder, **options)
 
 
 def test_padding_does_not_affect_loss() -> None:
@@ -114,7 +121,7 @@ def test_resume_at_any_step_gives_same_weights(tmp_path: Path, stop_at: int) -> 
     patient = replace(QUICK, patience=5)
     whole = trained(tmp_path / "whole", patient)
     with pytest.raises(StopHereError):
-        trained(tmp_path / "parts", patient, save_every=1, track=stopping)
+        trained(tmp_path / "parts", replace(patient, save_every=1), track=stopping)
     assert (tmp_path / "parts" / CHECKPOINT).exists()
     resumed = trained(tmp_path / "parts", patient)
     assert resumed.history == whole.history
@@ -152,20 +159,20 @@ def test_different_training_in_same_directory_is_rejected(tmp_path: Path) -> Non
 def test_weights_of_another_base_with_same_trained_shape_are_rejected(
     tmp_path: Path,
 ) -> None:
-    recipe = replace(QUICK, loss="text", train="last-1-block", epochs=1)
-    train_fold(model(recipe.train), fold(), recipe, {}, tmp_path)
-    changed = model(recipe.train)
+    job = replace(QUICK, losses=("text",), train="last-1-block", epochs=1)
+    train_fold(model(job.train), fold(), job, {}, tmp_path)
+    changed = model(job.train)
     frozen = next(own for own in changed.lm.model.parameters() if not own.requires_grad)
     frozen.data[0, 0] += 1e-3
     with pytest.raises(UsageError, match="was trained from another base model"):
-        train_fold(changed, fold(), recipe, {}, tmp_path)
+        train_fold(changed, fold(), job, {}, tmp_path)
 
 
 def test_nan_loss_stops_training_and_is_located(tmp_path: Path) -> None:
-    wild = replace(QUICK, loss="text", rate=1e30)
+    wild = replace(QUICK, losses=("text",), rate=1e30)
     for _ in range(2):  # what is saved is whole: going on tells the same
         with pytest.raises(UsageError) as told:
-            trained(tmp_path, wild, save_every=1)
+            trained(tmp_path, replace(wild, save_every=1))
         assert str(told.value) == (
             "text, fold 1, epoch 1, step 2: the training loss is nan; begin another run with "
             "--rate below 1e+30, --clip-norm 1 or --warmup."
@@ -175,7 +182,7 @@ def test_nan_loss_stops_training_and_is_located(tmp_path: Path) -> None:
 
 
 def test_nan_loss_at_end_of_epoch_is_reported(tmp_path: Path) -> None:
-    wild = replace(QUICK, loss="text", rate=1e30, batch=9)
+    wild = replace(QUICK, losses=("text",), rate=1e30, batch=9)
     with pytest.raises(UsageError, match=r"epoch 1, step 1: the loss of the training texts is nan"):
         trained(tmp_path, wild)
 
@@ -210,7 +217,7 @@ def test_corrupt_checkpoint_raises_one_line_error(tmp_path: Path) -> None:
 def test_partial_file_never_replaces_complete_one(tmp_path: Path) -> None:
     path = tmp_path / "w.safetensors"
     save_tensors(path, {"a": torch.ones(2)}, {"n": 1})
-    (tmp_path / ".w.safetensors.part").write_bytes(b"half")
+    (tmp_path / "w.safetensors.part").write_bytes(b"half")
     assert load_tensors(path).facts == {"n": 1}
     assert load_tensors(path).tensors["a"].tolist() == [1.0, 1.0]
 
@@ -249,7 +256,7 @@ def test_full_disk_is_reported_and_leaves_no_partial_weights(tmp_path: Path) -> 
 @pytest.mark.parametrize(
     "wrong",
     [
-        {"loss": "both"},
+        {"losses": ("both",)},
         {"schedule": "step"},
         {"mix": 1.5},
         {"rate": 0.0},
@@ -273,9 +280,9 @@ def test_full_disk_is_reported_and_leaves_no_partial_weights(tmp_path: Path) -> 
     ],
 )
 def test_invalid_recipes_are_rejected(wrong: dict[str, Any]) -> None:
-    message = f"{next(iter(wrong)).replace('_', '-')} "
+    message = f"{next(iter(wrong)).replace('losses', 'loss').replace('_', '-')} "
     with pytest.raises(UsageError, match=message):
-        Recipe(**wrong)
+        FinetuneJob("people", **wrong)
 
 
 def test_warmup_as_long_as_the_training_is_rejected(tmp_path: Path) -> None:

@@ -1,13 +1,16 @@
-"""The learning curve: TVD between people, and between model and people, by sample size.
+"""How large must samples be? Subsamples of a model's draws, and learning curves.
 
-Disjoint sets of m people are compared with each other, and m samples of the model with m people.
-Both distances fall as m grows; the part of the model's that remains above people's is systematic.
+`subsampling`: the error of TVD with few draws of the model, compared with all draws (App. C.1).
+`learning_curve`: TVD between people, and between model and people, by sample size. Disjoint sets of
+m people are compared with each other, and m samples of the model with m people. Both distances fall
+as m grows; the part of the model's that remains above people's is systematic.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
+from typing import NamedTuple
 
 import numpy as np
 
@@ -20,11 +23,101 @@ from aleatoric.inference.noise import Side
 from aleatoric.nextword.answers import human_counts
 from aleatoric.result_types import Study, Table
 from aleatoric.rng import stream
-from aleatoric.studies.figure_data import Guide, Lines, LineSeries, plain
-from aleatoric.studies.people import interval_text
-from aleatoric.types import Case, Floats, Interval
+from aleatoric.studies import people
+from aleatoric.studies.figure_data import Guide, Lines, LineSeries, histograms, plain
+from aleatoric.studies.people import N_SPLITS, interval_text
+from aleatoric.types import Case, Categorical, Floats, Interval
 
-N_SPLITS = 20
+SIZES = (10, 20, 40, 100)
+
+
+class SampleError(NamedTuple):
+    """The error of TVD at one sample size; `by_case` is the mean square over subsamples."""
+
+    size: int
+    mean: float
+    interval: Interval | None
+    bias: float
+    by_case: Floats
+
+
+def subsampling(cases: Iterable[Case], seed: int) -> Study:
+    """The study: squared error of TVD by sample size, and the data of Fig. 11."""
+    cases = list(cases)
+    answered = [case for case in cases if len(case.item.responses) >= 2]
+    usable = [case for case in answered if (case.pair.model.n or 0) > max(SIZES)]
+    if not usable:
+        raise UsageError(
+            f"subsampling needs contexts with more than {max(SIZES)} draws of the model and at "
+            "least two answers; there is none."
+        )
+    errors = [errors_at(size, usable, seed) for size in SIZES]
+    table = _error_table(errors, usable, len(cases))
+    top = max(float(np.quantile(error.by_case, 0.99)) for error in errors) or 1.0
+    samples = {f"{error.size} draws": error.by_case for error in errors}
+    label, edges = "squared error of TVD, by context", np.linspace(0, top, 31)
+    picture = histograms(table.title, label, samples, edges)
+    return Study("subsampling", (table,), {"fig11_subsampling": picture})
+
+
+def errors_at(size: int, cases: list[Case], seed: int) -> SampleError:
+    """The error of TVD with `size` draws, compared with all draws and the same people."""
+    gaps = np.array([_gaps(case, size, seed) for case in cases])
+    squared = (gaps**2).mean(axis=1)
+    interval = people.mean_interval(squared, [case.pair.group for case in cases], seed)
+    return SampleError(size, float(squared.mean()), interval, float(gaps.mean()), squared)
+
+
+def _gaps(case: Case, size: int, seed: int) -> Floats:
+    """TVD of a subsample minus TVD of the full sample, against the target half of each split."""
+    words, halves = people.words_and_halves(case.item.id, case.item.responses, seed)
+    targets = halves.target.counts / halves.target.n
+    sampled = _subsamples(
+        case.pair.model, words, size, stream(seed, "subsampling", size, case.item.id)
+    )
+    small = (np.abs(targets - sampled).sum(axis=1) + (1 - sampled.sum(axis=1))) / 2
+    gaps: Floats = small - people.model_tvd(case.pair.model, words, targets)
+    return gaps
+
+
+def _subsamples(
+    model: Categorical, words: Sequence[str], size: int, rng: np.random.Generator
+) -> Floats:
+    """Shares of `words` in `size` of the model's draws without replacement, one row per split."""
+    n = model.n or 0
+    counts = [round(model.as_dict().get(word, 0.0) * n) for word in words]
+    # The model's other words are one outcome: TVD does not depend on which of them are drawn.
+    counts.append(n - sum(counts))
+    return rng.multivariate_hypergeometric(counts, size, size=N_SPLITS)[:, :-1] / size
+
+
+def _error_table(errors: list[SampleError], usable: list[Case], n_contexts: int) -> Table:
+    n = len(usable)
+    over = f"all {n} contexts" if n == n_contexts > 1 else f"{n} of {n_contexts} contexts"
+    sizes = sorted({case.pair.model.n or 0 for case in usable})
+    draws = f"{sizes[0]}" if len(sizes) == 1 else f"{sizes[0]} to {sizes[-1]}"
+    notes: tuple[str, ...] = (
+        f"Over {over} with more than {max(SIZES)} draws and at least "
+        "two answers: mean squared error (MSE) and its standard deviation over contexts (sd).",
+        f"The error of a context is that of TVD against its full sample of {draws} draws, each "
+        f"against a random half of the people, squared; mean over {N_SPLITS} subsamples.",
+        "bias: mean of TVD minus TVD of the full sample: small samples look worse than they are.",
+        people.interval_note(errors[0].interval),
+    )
+    if n == 1:
+        notes += ("One context says nothing about the corpus.",)
+    columns = ("draws", "MSE", "sd", "[low, high]", "RMSE", "median", "90%", "99%", "bias")
+    return Table(f"Subsampling, {over}", columns, tuple(map(_error_row, errors)), notes)
+
+
+def _error_row(error: SampleError) -> tuple[str, ...]:
+    quantiles = (f"{q:.5f}" for q in np.quantile(error.by_case, [0.5, 0.9, 0.99]))
+    mean, root = f"{error.mean:.5f}", f"{np.sqrt(error.mean):.3f}"
+    spread = f"{error.by_case.std(ddof=1):.5f}" if len(error.by_case) > 1 else "–"
+    ends = interval_text(error.interval, ".5f")
+    return (str(error.size), mean, spread, ends, root, *quantiles, f"{error.bias:+.4f}")
+
+
 FURTHER = (2, 5)
 """Sizes to extrapolate to, as multiples of the largest measured one."""
 _ENDS = ("low", "high")
@@ -33,8 +126,7 @@ _STEEPEST = -0.5
 """A sample approaches its distribution at most with the square root of its size."""
 
 
-@dataclass(frozen=True)
-class CurvePoint:
+class CurvePoint(NamedTuple):
     """Both curves at one size, measured or extrapolated; `size` is None for infinite samples."""
 
     size: int | None
@@ -61,12 +153,12 @@ class Curves:
         return means[..., :k], means[..., k:]
 
 
-def run(cases: Iterable[Case], seed: int) -> Study:
+def learning_curve(cases: Iterable[Case], seed: int) -> Study:
     """The study: both curves with intervals, extrapolated, and the data of their figure."""
     curves = measure(list(cases), seed)
     points = list(_points(curves, seed))
     figures = {"learning_curve": _picture(points, curves)}
-    return Study("learning-curve", (_table(points, curves),), figures)
+    return Study("learning-curve", (_curve_table(points, curves),), figures)
 
 
 def measure(cases: list[Case], seed: int) -> Curves:
@@ -191,7 +283,7 @@ def _curve(curves: Curves, sums: Floats, size: int | None) -> tuple[Floats, Floa
     return then, model_at(people, model, then)
 
 
-def _table(points: list[CurvePoint], curves: Curves) -> Table:
+def _curve_table(points: list[CurvePoint], curves: Curves) -> Table:
     notes = [
         "m people against m others, and m samples of the model against m people; mean over "
         f"{N_SPLITS} random orders of the people, then over {curves.n_cases} contexts.",
@@ -204,11 +296,11 @@ def _table(points: list[CurvePoint], curves: Curves) -> Table:
     if curves.n_left_out:
         notes.append(f"{curves.n_left_out} contexts with fewer answers or draws are left out.")
     columns = ("m", "people", "[low, high]", "model", "[low, high]", "above people")
-    rows = tuple(_row(p) for p in points)
+    rows = tuple(_curve_row(p) for p in points)
     return with_cut_note(Table("Learning curve", columns, rows, tuple(notes)))
 
 
-def _row(point: CurvePoint) -> tuple[str, ...]:
+def _curve_row(point: CurvePoint) -> tuple[str, ...]:
     size = ("∞" if point.size is None else str(point.size)) + ("" if point.measured else "*")
     people, model = (
         interval_text(ends) + (CUT_MARK if is_cut(ends) else "")
