@@ -78,10 +78,12 @@ Pairs = Iterable[tuple[str, str]]
 
 
 @dataclass(frozen=True)
-class Links:
-    """Makes addresses."""
+class Site:
+    """The runs and the addresses of their pages."""
 
+    library: Library
     token: str
+    """The secret that all addresses begin with."""
 
     def to(self, *parts: str, params: Pairs = ()) -> str:
         """Return the address of a page; parameters without a value are left out."""
@@ -93,25 +95,17 @@ class Links:
         """Return the address of a page of one run."""
         return self.to("run", key, *parts, params=params)
 
-
-N_GROUPS = 400
-"""Groups that fit in a list to choose from."""
-A, B, DIFFERENCE, GAP = "a", "b", "difference", "gap"
-
-
-@dataclass(frozen=True)
-class Site:
-    """The runs, and how to link to them."""
-
-    library: Library
-    links: Links
-
     def find(self, key: str) -> OpenRun:
         """Return a run by its key in addresses."""
         run = next((run for run in self.library.runs if run.key == key), None)
         if run is None:
             raise NotFoundError("There is no such run.")
         return run
+
+
+N_GROUPS = 400
+"""Groups that fit in a list to choose from."""
+A, B, DIFFERENCE, GAP = "a", "b", "difference", "gap"
 
 
 @dataclass(frozen=True)
@@ -135,13 +129,14 @@ class NamedSystem:
 
 @dataclass(frozen=True)
 class Listing:
-    """Rows in an order, with the addresses of the list itself and of its items.
+    """Items of one or two systems in an order, with the addresses of the list and of its items.
 
     `fixed` are the parameters that say what the list is about; `shown` are its columns.
     """
 
-    links: Links
+    site: Site
     run: OpenRun
+    systems: tuple[NamedSystem, ...]
     columns: MeasureColumns
     shown: tuple[Measure, ...]
     query: Query
@@ -152,11 +147,11 @@ class Listing:
 
     def at(self, pairs: Pairs) -> str:
         """Return the address of the list with these parameters."""
-        return self.links.to(*self.path, params=pairs)
+        return self.site.to(*self.path, params=pairs)
 
     def item_at(self, pairs: Pairs) -> str:
         """Return the address of an item's page with these parameters."""
-        return self.links.run(self.run.key, "context", params=pairs)
+        return self.site.run(self.run.key, "context", params=pairs)
 
     def params(self, **changes: object) -> list[tuple[str, str]]:
         """Return the parameters of this list, with some of the query's changed."""
@@ -167,30 +162,20 @@ class Listing:
         return int(self.run.snapshot.items.numbers[self.columns.places[row]])
 
 
-@dataclass(frozen=True)
-class TwoSystems:
-    """Two systems by one measure, and the list of the items that both have."""
-
-    first: NamedSystem
-    second: NamedSystem
-    measure: Measure
-    listing: Listing
-
-
 def run_head(site: Site, run: OpenRun, here: str) -> Data:
     """Return the data of the header that all pages of a run share."""
     view = run.snapshot.view
-    tabs = [("Overview", "", site.links.run(run.key))]
+    tabs = [("Overview", "", site.run(run.key))]
     if view.has_items:
-        tabs.append((view.items.title(), "contexts", site.links.run(run.key, "contexts")))
-        tabs.append(("Compare", "compare", site.links.to("compare", params=[("run", run.key)])))
+        tabs.append((view.items.title(), "contexts", site.run(run.key, "contexts")))
+        tabs.append(("Compare", "compare", site.to("compare", params=[("run", run.key)])))
     else:
-        tabs.append(("Reliability", "tokens", site.links.run(run.key, "tokens")))
+        tabs.append(("Reliability", "tokens", site.run(run.key, "tokens")))
     return {
         "run": run,
         "tabs": [{"title": t, "here": key == here, "href": href} for t, key, href in tabs],
-        "home": site.links.to() if len(site.library.runs) > 1 else None,
-        "watch": None if run.progress.finished else site.links.run(run.key, "progress.json"),
+        "home": site.to() if len(site.library.runs) > 1 else None,
+        "watch": None if run.progress["finished"] else site.run(run.key, "progress.json"),
     }
 
 
@@ -210,9 +195,9 @@ def system_listing(site: Site, run: OpenRun, params: Params) -> Listing:
     measures = tuple(measure for measure in snapshot.measures if measure.probe == probe)
     fixed = tuple(pair for pair in (("system", columns.name), ("probe", probe)) if pair[1])
     query = parse(params, measures[0].key if measures else ORDER)
-    path = ("run", run.key, "contexts")
     rows = select(columns, snapshot.items, query, run.tags)
-    return Listing(site.links, run, columns, measures, query, rows, fixed, path)
+    chosen, path = (NamedSystem(run, columns.name, columns.name),), ("run", run.key, "contexts")
+    return Listing(site, run, chosen, columns, measures, query, rows, fixed, path)
 
 
 def _compared_measures(measure: Measure, labels: tuple[str, str]) -> tuple[Measure, ...]:
@@ -227,8 +212,8 @@ def _compared_measures(measure: Measure, labels: tuple[str, str]) -> tuple[Measu
     )
 
 
-def two_systems(site: Site, params: Params) -> TwoSystems | None:
-    """Return the comparison that an address asks for; `None` if there are no two systems."""
+def two_systems(site: Site, params: Params) -> tuple[Listing, Measure] | None:
+    """Return the items of two systems and their measure; `None` if there are no two systems."""
     systems = candidates(site, run_of(site, params))
     if len(systems) < 2:
         return None
@@ -243,8 +228,8 @@ def two_systems(site: Site, params: Params) -> TwoSystems | None:
     fixed = (("a", first.key), ("b", second.key), ("measure", measure.key))
     query = parse(params, GAP)
     rows = select(columns, snapshot.items, query, first.run.tags)
-    item_list = Listing(site.links, first.run, columns, shown, query, rows, fixed, ("compare",))
-    return TwoSystems(first, second, measure, item_list)
+    pair, path = (first, second), ("compare",)
+    return Listing(site, first.run, pair, columns, shown, query, rows, fixed, path), measure
 
 
 def run_of(site: Site, params: Params) -> OpenRun:
