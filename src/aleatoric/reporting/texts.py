@@ -22,6 +22,7 @@ from aleatoric.reporting.text_figures import instance_panels, main_of, probes_of
 from aleatoric.reporting.views import (
     CAPTIONS,
     CONTEXT_CHARS,
+    TABLES,
     ByMetric,
     Rows,
     View,
@@ -51,40 +52,16 @@ ByProbe = dict[tuple[str, str], dict[str, Result]]
 """Probe and system -> metric without its probe -> result."""
 Fits = Sequence[tuple[str, Fit]]
 """Systems with their worst and best fitted inputs, by probe and side."""
-_COLUMNS = {
-    "energy": ("energy ↓", "2 mean C − mean M − mean H: 0 in expectation for a perfect generator"),
-    "dmu_M": ("μM − μH", "above 0: varies more than people; below 0: less"),
-    "mean_M": ("mean M", "mean distance between two of the system's texts"),
-    "mean_C": ("mean C", "mean distance between a text of the system and one of a person"),
-    "w1_M": (
-        "W1(M, H) ↓",
-        "paper: W1 between distances among the system's and among people's texts",
-    ),
-    "w1_C": ("W1(C, H) ↓", "paper: W1 between distances to people's texts and among people's"),
-    "dmu_C": (
-        "μC − μH",
-        "above 0: further from people's texts than these are from one another; says nothing about "
-        "variability",
-    ),
-}
-"""Metric -> heading and meaning, in the order of the table of systems."""
 _MEANS = {"energy": "energy ↓", "mean_H": "mean H", "mean_M": "mean M", "mean_C": "mean C"}
 _MEASURES = ("energy", "dmu_M", "mean_H", "mean_M", "mean_C", "w1_C", "w1_M", "dmu_C")
 _MEAN_H = ("mean H", "mean distance between two people's texts")
 SAME_LENGTH = "dmu_M_same_length"
-_SAME_LENGTH_NOTE = (
-    "at same length: μM − μH on texts of both sides cut to the same lengths, for systems whose "
-    "texts are over 10% longer or shorter than people's; their verdict on variability uses it."
-)
 _PAPER_NOTE = "More with --wide or --format csv: the paper's metrics, W1 and differences of means."
 _TITLES = {
     "M": "Metrics of the paper: a generator's texts among themselves",
     "C": "Metrics of the paper: a generator's texts against people's",
 }
-_WHAT = {
-    "M": "M: distances between a generator's texts; H: between people's.",
-    "C": "C: distances between a generator's texts and people's; H: between people's.",
-}
+_NOTES = TABLES["text"]["notes"]
 
 
 class TextView(View):
@@ -94,6 +71,7 @@ class TextView(View):
     items = "inputs"
     lists_title = "Inputs fitted worst and best"
     captions = CAPTIONS["text"]
+    columns = TABLES["text"]["columns"]
     letters_by = ("energy/*", "dmu_M/*")
     across = "mean_H"
     lists_all_tables = True
@@ -141,12 +119,12 @@ class TextView(View):
         """Return one row per probe and system."""
         columns = (
             *(Column("probe", "text"), Column("system", "text")),
-            *(Column(heading, help=about) for heading, about in _COLUMNS.values()),
+            *(Column(heading, help=about) for ((heading, about),) in self.columns.values()),
             Column("inputs"),
         )
         rows = []
         for names, metrics in _by_probe(by_metric.values()).items():
-            shown = [metrics.get(metric) for metric in _COLUMNS]
+            shown = [metrics.get(metric) for metric in self.columns]
             if any(shown):
                 cells = (TableCell.value(result, letters) for result in shown)
                 count = TableCell.count(tables.counted(filter(None, shown)).n_items)
@@ -185,7 +163,7 @@ class TextView(View):
             for probe in probes
             for name in _MEASURES
             if f"{name}/{probe}" in saved
-            for heading, about in [_COLUMNS.get(name, _MEAN_H)]
+            for heading, about in self.columns.get(name, [_MEAN_H])
         )
 
     def one_line(self, context: str) -> str:
@@ -296,7 +274,7 @@ def _closeness(
         "generator at any number of texts.",
         *_uneven_note(by_probe),
         "μM − μH: above 0 the generator varies more than people, below 0 less.",
-        *([_SAME_LENGTH_NOTE] if same_length else ()),
+        *([_NOTES["same_length"]] if same_length else ()),
         *_interval_note(by_metric),
     )
     return Table("Closeness to people and variability", columns, tuple(rows), notes)
@@ -363,7 +341,7 @@ def _matched(metrics: Mapping[str, Result], control_w1: Result | None, side: str
 
 
 def _notes(by_metric: ByMetric, side: str, has_matched: bool) -> Iterator[str]:
-    yield _WHAT[side]
+    yield _NOTES[side]
     if side == "C":
         yield (
             "μC − μH: above 0 the generator's texts are further from people's than people's own "

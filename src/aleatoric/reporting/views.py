@@ -9,7 +9,7 @@ from __future__ import annotations
 import heapq
 import tomllib
 from collections import Counter
-from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from fnmatch import filter as filter_names
 from functools import cache
@@ -34,9 +34,12 @@ from aleatoric.types import Case, Categorical, Draws, Estimate, Item, Pair
 
 ByMetric = Mapping[tuple[str, str], Result]
 """System and metric -> result."""
-Rows = tuple[tuple[TableCell, ...], ...]
+Cells = tuple[TableCell, ...]
+Rows = tuple[Cells, ...]
 CAPTIONS: Mapping[str, Mapping[str, tuple[str, str]]] = tomllib.loads(resource("captions.toml"))
 """Level -> figure, or list of items -> its title, and how to read it."""
+TABLES: Mapping[str, Mapping[str, Mapping[str, Any]]] = tomllib.loads(resource("tables.toml"))
+"""Level -> `columns`, `measures` and `notes` of its tables."""
 FEW_GROUPS = 10
 """With fewer groups, intervals are wide and tests detect little."""
 CONTEXT_CHARS = 180
@@ -69,6 +72,10 @@ class View:
     items: ClassVar[str] = "items"
     """The plural name of its items."""
     captions: ClassVar[Mapping[str, tuple[str, str]]] = CAPTIONS["any"]
+    columns: ClassVar[Mapping[str, Sequence[tuple[str, str]]]] = {}
+    """Metric -> headings and meanings of its columns; by default one column for every metric."""
+    counted: ClassVar[str] = "items"
+    """The heading of the column of numbers of items."""
     noted: ClassVar[str] = "overlap"
     """The metric beside the bars of each system in the picture of H, M and C."""
     sides: ClassVar[Mapping[str, str]] = AGREEMENTS
@@ -200,16 +207,31 @@ class View:
 
     def system_rows(self, by_metric: ByMetric, letters: Letters) -> tuple[tuple[Column, ...], Rows]:
         """Return the columns and rows of the table of systems."""
-        metrics = list(dict.fromkeys(metric for _, metric in by_metric))
-        rows = tuple(
-            (
-                TableCell(name, name),
-                *(TableCell.value(by_metric.get((name, metric)), letters) for metric in metrics),
-                TableCell.count(n_items(by_metric, name)),
-            )
-            for name in systems_of(by_metric)
+        return self._rows(by_metric, letters, self.cells)
+
+    def _rows(
+        self, by_metric: ByMetric, letters: Letters, cells: Callable[..., Cells]
+    ) -> tuple[tuple[Column, ...], Rows]:
+        metrics = dict.fromkeys(metric for _, metric in by_metric)
+        shown = {metric: texts for metric, texts in self.columns.items() if metric in metrics}
+        shown = shown if self.columns else {metric: [(metric, "")] for metric in metrics}
+        numbers = (Column(name, help=text) for texts in shown.values() for name, text in texts)
+        rows = []
+        for name in systems_of(by_metric):
+            values = [cell for m in shown for cell in cells(by_metric, name, m, letters)]
+            count = TableCell.count(n_items(by_metric, name))
+            rows.append((TableCell(name, name), *values, count))
+        return (Column("system", "text"), *numbers, Column(self.counted)), tuple(rows)
+
+    def cells(self, by_metric: ByMetric, system: str, metric: str, letters: Letters) -> Cells:
+        """Return a value, and that of a perfect model if the metric has a second column."""
+        result = by_metric.get((system, metric))
+        value = TableCell.value(result, letters)
+        return (
+            (value, TableCell.perfect(result))
+            if len(self.columns.get(metric, ())) > 1
+            else (value,)
         )
-        return (Column("system", "text"), *map(Column, metrics), Column("items")), rows
 
     def compare(self, part: ReportPart) -> Compared | None:
         """Compare all pairs of systems by the main metrics; `None` if nothing can be compared."""

@@ -103,8 +103,6 @@ class Site:
         return run
 
 
-N_GROUPS = 400
-"""Groups that fit in a list to choose from."""
 A, B, DIFFERENCE, GAP = "a", "b", "difference", "gap"
 
 
@@ -271,28 +269,18 @@ def joined(first: MeasureColumns, second: MeasureColumns, key: str) -> MeasureCo
 
 def listed(items: Listing) -> Data:
     """Return what the template of a list shows."""
-    groups, last = items.run.snapshot.items.groups, max(1, math.ceil(len(items.rows) / PAGE))
+    last = max(1, math.ceil(len(items.rows) / PAGE))
     # A page number beyond the last page shows the last page.
     page = min(items.query.page, last)
     return {
-        "query": items.query,
-        "n_found": len(items.rows),
-        "n_all": len(items.columns.places),
+        "list": items,
         "first": (page - 1) * PAGE + 1 if len(items.rows) else 0,
         "page": page,
         "pages": last,
-        "earlier": items.at(items.params(page=page - 1)) if page > 1 else None,
-        "later": items.at(items.params(page=page + 1)) if page < last else None,
         "columns": [_heading(items, measure) for measure in items.shown],
         "rows": list(_lines(items, items.rows[(page - 1) * PAGE : page * PAGE].tolist())),
         "ranges": [_chip(items, limits) for limits in items.query.ranges],
-        "here": items.at(()),
-        "fixed": items.fixed,
         "tags": sorted(items.run.tags),
-        "groups": groups if len(groups) <= N_GROUPS else (),
-        "items": items.run.snapshot.view.items,
-        "clear": items.at(items.fixed),
-        "is_narrowed": len(items.rows) < len(items.columns.places),
     }
 
 

@@ -45,7 +45,6 @@ def overview(site: Site, run: OpenRun, params: Params) -> Data:
     head = listing.run_head(site, run, "")
     return head | {
         "title": f"{view.heading}: {run.snapshot.corpus}",
-        "view": view,
         "tables": _tables_of(run),
         "summary": summary,
         "progress": progress,
@@ -117,10 +116,6 @@ def contexts(site: Site, run: OpenRun, params: Params) -> Data:
         **listing.run_head(site, run, "contexts"),
         **listing.listed(items),
         "title": f"{state.view.items.title()} of {items.columns.name or run.name}",
-        "system": items.columns.name,
-        "probe": items.shown[0].probe if items.shown else "",
-        "systems": list(state.systems),
-        "probes": state.probes,
         "csv": site.run(run.key, "contexts.csv"),
         "plots": _plots(items),
     }
@@ -181,7 +176,6 @@ def compare(site: Site, params: Params) -> Data:
         "title": f"{first.label} v {second.label}",
         "found": {"first": first, "second": second, "measure": measure},
         "known": listing.candidates(site, run),
-        "measures": items.run.snapshot.measures,
         "means": [items.columns.mean(key) for key in (listing.A, listing.B, listing.DIFFERENCE)],
         "lower": float(((defined < 0) + 0.5 * (defined == 0)).mean()) if len(defined) else None,
         "plot": _scatter(items, (first.label, second.label), measure),
@@ -265,16 +259,11 @@ def item(site: Site, run: OpenRun, params: Params) -> Data:
     named = sorted(available, key=lambda system: order.get(system.key, len(order)))[: N_SERIES - 1]
     no = int(run.snapshot.items.numbers[place])
     people, systems = _answers(run, no, named)
-    view = run.snapshot.view
     return {
         **listing.run_head(site, run, "contexts"),
         **listing.neighbors(items, place),
-        "title": f"{view.item.title()} {people.id}",
-        "item_id": people.id,
-        "group": people.group,
-        "turns": people.context,
-        "has_gap": view.has_gap,
-        "original": people.original,
+        "title": f"{run.snapshot.view.item.title()} {people.id}",
+        "item": people,
         "tag": listing.tag_of(run, place),
         "tables": list(_tables(run, place, named)),
         "left_out": len(available) - len(named),
