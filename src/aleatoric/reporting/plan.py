@@ -10,17 +10,14 @@ import numpy as np
 
 from aleatoric.inference import planning
 from aleatoric.inference.noise import Size
-from aleatoric.reporting.tables import table_of_records
+from aleatoric.reporting.tables import TEXTS, table_of_records
 from aleatoric.result_types import Table
 from aleatoric.studies.cost import ADVICE, LOCAL_BYTES, REACHED, SHARED_BYTES, Cost, Machine, Work
 from aleatoric.studies.figure_data import Guide, Lines, LineSeries, Panels, plain
 from aleatoric.studies.plan import PlanRow, RunPlan, Target
 from aleatoric.types import Ints
 
-_PLAN_NOTES = (
-    "SE: predicted standard error of the mean over contexts; width: of its interval.",
-    "answers: of people, in all; draws: of the model, or of each of two that are compared, in all.",
-)
+_NOTES = TEXTS["plan"]["notes"]
 
 
 def plan_table(plan: RunPlan) -> Table:
@@ -28,7 +25,9 @@ def plan_table(plan: RunPlan) -> Table:
     rows = [_plan_cells(row) for row in plan.rows]
     shown = [{name: r[name] for name in r if any(row[name] for row in rows)} for r in rows]
     table = table_of_records(f"Plan: {plan.source}", shown)
-    return replace(table, notes=(*_goal(plan), *plan.notes, *_PLAN_NOTES), wide=("[low, high]",))
+    return replace(
+        table, notes=(*_goal(plan), *plan.notes, *_NOTES["precision"]), wide=("[low, high]",)
+    )
 
 
 def plan_data(plan: RunPlan) -> Table:
@@ -77,19 +76,12 @@ def _goal(plan: RunPlan) -> Iterator[str]:
     enough = [row.design for row in plan.rows if row.meets]
     if enough:
         best = min(enough, key=lambda design: (design.answers, design.draws or 0))
-        yield (
-            f"Fewest answers: {best.people} people per context, samples: "
-            f"{size_name(best.samples)}, {best.contexts} contexts in {best.groups} groups."
-        )
+        yield _NOTES["fewest"].format(best=best, samples=size_name(best.samples))
     if plan.rows:
         yield _shares(plan.rows[-1])
     if split:
         sides = {"people": split.people, "samples": split.model, "contexts": split.contexts}
-        yield (
-            f"The pilot's own SE is {split.standard_error:.4f}. Its square by source: "
-            f"{_listed(sides)} (one person and one draw left out at a time; the rest "
-            "is due to contexts and their groups)."
-        )
+        yield _NOTES["pilot"].format(se=split.standard_error, sides=_listed(sides))
 
 
 def _listed(parts: dict[str, float]) -> str:
@@ -148,13 +140,6 @@ def _power(errors: Sequence[LineSeries], target: Target) -> Lines:
 
 
 CostRow = tuple[Work, float, Machine, Cost]
-_COST_NOTES = (
-    "model: reading tokens; load: loading weights; write: writing draws; score: statistics. Draws "
-    "are written while others are made, and scored at the end.",
-    f"Assumed: weights are read at {LOCAL_BYTES / 1e9:g} GB/s from a worker's own disk and at "
-    f"{SHARED_BYTES / 1e9:g} GB/s from a shared one; GPUs that were not measured reach "
-    f"{REACHED:.0%} of their peak; workers share the work evenly.",
-)
 
 
 def cost_table(rows: Sequence[CostRow]) -> Table:
@@ -163,7 +148,9 @@ def cost_table(rows: Sequence[CostRow]) -> Table:
     longest = dict.fromkeys(cost.bottleneck for *_, cost in rows)
     advice = tuple(f"Where {part} takes longest: {ADVICE[part]}." for part in longest)
     wide = ("tokens", "load", "model", "write", "score", "longest")
-    return replace(table, notes=(*advice, *_COST_NOTES), wide=wide)
+    speeds = {"local": LOCAL_BYTES / 1e9, "shared": SHARED_BYTES / 1e9, "reached": REACHED}
+    notes = (*advice, _NOTES["cost"], _NOTES["assumed"].format(**speeds))
+    return replace(table, notes=notes, wide=wide)
 
 
 def cost_dicts(rows: Sequence[CostRow]) -> list[dict[str, Any]]:

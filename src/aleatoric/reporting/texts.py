@@ -13,22 +13,13 @@ from aleatoric.levels import text, text_variability
 from aleatoric.levels.text_fit import Fit, Side, fit
 from aleatoric.levels.text_scoring import CONTROL
 from aleatoric.levels.text_variability import Verdict, sentences, verdicts
-from aleatoric.registry import Track, quietly
-from aleatoric.reporting import tables, text_figures
+from aleatoric.registry import Track
+from aleatoric.reporting import tables, text_figures, views
 from aleatoric.reporting.page_data import ItemAnswers, ItemList, Measure, to_data
 from aleatoric.reporting.parts import AGREEMENTS, ReportPart, agreement_bars
 from aleatoric.reporting.tables import Column, Letters, TableCell, number, printable, with_interval
 from aleatoric.reporting.text_figures import instance_panels, main_of, probes_of
-from aleatoric.reporting.views import (
-    CAPTIONS,
-    CONTEXT_CHARS,
-    TABLES,
-    ByMetric,
-    Rows,
-    View,
-    by_system,
-    systems_of,
-)
+from aleatoric.reporting.views import ByMetric, PageItems, Rows, View, by_system, systems_of
 from aleatoric.reporting.words import variability
 from aleatoric.result_types import Result, Table
 from aleatoric.runs.formats import load_texts
@@ -56,12 +47,11 @@ _MEANS = {"energy": "energy ↓", "mean_H": "mean H", "mean_M": "mean M", "mean_
 _MEASURES = ("energy", "dmu_M", "mean_H", "mean_M", "mean_C", "w1_C", "w1_M", "dmu_C")
 _MEAN_H = ("mean H", "mean distance between two people's texts")
 SAME_LENGTH = "dmu_M_same_length"
-_PAPER_NOTE = "More with --wide or --format csv: the paper's metrics, W1 and differences of means."
 _TITLES = {
     "M": "Metrics of the paper: a generator's texts among themselves",
     "C": "Metrics of the paper: a generator's texts against people's",
 }
-_NOTES = TABLES["text"]["notes"]
+_NOTES = tables.TEXTS["text"]["notes"]
 
 
 class TextView(View):
@@ -69,19 +59,15 @@ class TextView(View):
 
     title = "Whole texts"
     items = "inputs"
+    recognized = f"({'|'.join(_MEASURES)})(/.*)?"
     lists_title = "Inputs fitted worst and best"
-    captions = CAPTIONS["text"]
-    columns = TABLES["text"]["columns"]
+    captions = views.CAPTIONS["text"]
+    columns = tables.TEXTS["text"]["columns"]
     letters_by = ("energy/*", "dmu_M/*")
     across = "mean_H"
     lists_all_tables = True
     takes_inputs = True
     people_figures = ("fig2_human_variability", "fig7_human_variability")
-
-    @classmethod
-    def recognizes(cls, metrics: Collection[str]) -> bool:
-        """Whether metrics of probes are among these."""
-        return any(metric.partition("/")[0] in (*_MEASURES, "mean_H") for metric in metrics)
 
     def tables(self, results: Sequence[Result]) -> list[Table]:
         """Return people's variability, closeness to people, then the paper's metrics."""
@@ -92,7 +78,7 @@ class TextView(View):
         people, *others = text_tables(results)
         table = others[0] if len(others) > len(_TITLES) else people
         said = set(sentences(verdicts(results)))
-        notes = (*(note for note in table.notes if note not in said), _PAPER_NOTE)
+        notes = (*(note for note in table.notes if note not in said), _NOTES["more"])
         return [replace(table, wide=("μM − μH", "at same length"), notes=notes)]
 
     def printed(
@@ -140,18 +126,14 @@ class TextView(View):
         probes = main_of([*dict.fromkeys(probe for _, name, _, probe in named if name == "mean_M")])
 
         def picture(probe: str) -> AgreementBars:
-            def find(system: str, what: str) -> Estimate | None:
-                name = f"mean_{what}/{probe}" if what in AGREEMENTS else f"{what}/{probe}"
-                return estimates.get((system, name))
-
-            return agreement_bars(probe, "mean distance", systems, find, "energy")
+            sides = {f"mean_{side}/{probe}": text for side, text in AGREEMENTS.items()}
+            noted = f"energy/{probe}"
+            return agreement_bars(probe, "mean distance", systems, estimates, sides, noted)
 
         pictures = tuple(map(picture, probes))
         return Panels("", pictures, len(pictures)) if systems and pictures else None
 
-    def figures(
-        self, part: ReportPart, track: Track[Any] = quietly, for_page: bool = False
-    ) -> dict[str, Picture]:
+    def figures(self, part: ReportPart, track: Track[Any], for_page: bool) -> dict[str, Picture]:
         """Return the paper's figures."""
         return text_figures.text_figures(part, track)
 
@@ -172,8 +154,8 @@ class TextView(View):
 
     def excerpt(self, context: str) -> str:
         """Return the beginning of an input."""
-        line = self.one_line(context)
-        return line if len(line) <= CONTEXT_CHARS else f"{line[:CONTEXT_CHARS]} …"
+        line, most = self.one_line(context), views.CONTEXT_CHARS
+        return line if len(line) <= most else f"{line[:most]} …"
 
     def answers(self, store: Store, no: int) -> ItemAnswers:
         """Return an input by its number, with all texts that were written to it."""
@@ -181,9 +163,7 @@ class TextView(View):
         item = stored.item
         return ItemAnswers(item.id, item.group, item.input, None, item.references, stored.systems)
 
-    def page_items(
-        self, part: ReportPart, inputs: Sequence[str] = ()
-    ) -> tuple[Mapping[str, Any] | None, tuple[ItemList, ...]]:
+    def page_items(self, part: ReportPart, inputs: Sequence[str]) -> PageItems:
         """Return inputs with all their texts, and the worst and best fitted ones of each system."""
         fits = [] if inputs else fits_of(part)
         return inputs_data(part, fits, inputs), tuple(_item_list(*pair) for pair in fits)
@@ -240,7 +220,7 @@ def _people(by_metric: ByMetric, by_probe: ByProbe) -> Table:
         for (probe, system), metrics in by_probe.items()
         if system == CONTROL and "mean_H" in metrics
     )
-    notes = ["mean H: mean distance between two people's texts to the same input."]
+    notes = [_NOTES["people"]]
     length = by_metric.get((CONTROL, "length_H"))
     if length is not None:
         notes.append(f"People's texts have {number(length.estimate.value, 1)} tokens on average.")
@@ -270,10 +250,9 @@ def _closeness(
     notes = (
         *sentences(verdicts(results)),
         *([f"Mean length of texts in tokens: {', '.join(tokens)}."] if tokens else ()),
-        "energy: 2 mean C − mean M − mean H, closeness to people; 0 in expectation for a perfect "
-        "generator at any number of texts.",
+        _NOTES["energy"],
         *_uneven_note(by_probe),
-        "μM − μH: above 0 the generator varies more than people, below 0 less.",
+        _NOTES["dmu_M"],
         *([_NOTES["same_length"]] if same_length else ()),
         *_interval_note(by_metric),
     )
@@ -315,11 +294,7 @@ def _uneven_note(by_probe: ByProbe) -> Iterator[str]:
             if other := [f"{metric} {n}" for metric, n in numbers.items() if n != n_inputs]:
                 uneven.append(f"{system}: {', '.join(other)}")
     if uneven:
-        listed = "; ".join(uneven)
-        yield (
-            f"Some means are over other numbers of inputs than the energy ({listed}): in these "
-            "rows it is not 2 mean C − mean M − mean H."
-        )
+        yield _NOTES["uneven"].format(uneven="; ".join(uneven))
 
 
 def _inputs(estimate: Estimate) -> str:
@@ -343,17 +318,11 @@ def _matched(metrics: Mapping[str, Result], control_w1: Result | None, side: str
 def _notes(by_metric: ByMetric, side: str, has_matched: bool) -> Iterator[str]:
     yield _NOTES[side]
     if side == "C":
-        yield (
-            "μC − μH: above 0 the generator's texts are further from people's than people's own "
-            "are from one another; it does not say that the generator varies more."
-        )
+        yield _NOTES["dmu_C"]
     if any(system == CONTROL and metric.startswith(f"w1_{side}/") for system, metric in by_metric):
-        yield "control: one half of the people in the generator's place, against the other half."
+        yield _NOTES["control"]
     if has_matched:
-        yield (
-            "W1 falls as texts become more. matched: W1 with as few texts as the control has; "
-            "compare it with the control's. (n inputs; control W1): the inputs that allow it."
-        )
+        yield _NOTES["matched"]
     yield from _interval_note(by_metric)
 
 

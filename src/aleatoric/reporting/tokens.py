@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from dataclasses import replace
 from typing import Any, ClassVar
@@ -11,18 +11,18 @@ from aleatoric import registry
 from aleatoric.errors import UsageError
 from aleatoric.inference.estimate import with_cut_note
 from aleatoric.levels import token
-from aleatoric.registry import Track, quietly
+from aleatoric.registry import Track
 from aleatoric.reporting import tables
 from aleatoric.reporting.parts import ReportPart, interval_dots
 from aleatoric.reporting.tables import Letters, TableCell, number, with_interval
-from aleatoric.reporting.views import CAPTIONS, TABLES, ByMetric, Cells, View, by_system, systems_of
+from aleatoric.reporting.views import CAPTIONS, ByMetric, Cells, View, by_system, systems_of
 from aleatoric.result_types import Result, Table
 from aleatoric.runs.run import Store
 from aleatoric.studies.compare import Compared
 from aleatoric.studies.figure_data import Dots, Panels, Picture, Reliability, plain
 
 _LEADING = ("ece", "e_ece")
-_NOTES = TABLES["token"]["notes"]
+_NOTES = tables.TEXTS["token"]["notes"]
 _SMALL = ("sce", "ace")
 """Over a whole vocabulary class-wise errors are tiny: two decimals would show none of them."""
 
@@ -32,19 +32,15 @@ class TokenView(View):
 
     title = "Reference tokens"
     items = "tokens"
+    recognized = "ece|e_ece|nll"
     noted = ""
     sides: ClassVar[Mapping[str, str]] = {"M": "M model with itself", "C": "C model with the text"}
     captions = CAPTIONS["token"]
-    columns = TABLES["token"]["columns"]
+    columns = tables.TEXTS["token"]["columns"]
     counted = "tokens"
     letters_by = ("ece", "e_ece*")
     lists_all_tables = True
     has_items = False
-
-    @classmethod
-    def recognizes(cls, metrics: Collection[str]) -> bool:
-        """Whether metrics of tokens are among these."""
-        return any(metric in ("ece", "e_ece", "nll") for metric in metrics)
 
     def tables(self, results: Sequence[Result]) -> list[Table]:
         """Return one row per metric and one column per system."""
@@ -73,9 +69,7 @@ class TokenView(View):
         value = TableCell.value(result, letters, times, metric in _SMALL)
         return (value, TableCell.perfect(result, times)) if metric == "ece" else (value,)
 
-    def figures(
-        self, part: ReportPart, track: Track[Any] = quietly, for_page: bool = False
-    ) -> dict[str, Picture]:
+    def figures(self, part: ReportPart, track: Track[Any], for_page: bool) -> dict[str, Picture]:
         """Return reliability diagrams, and figures of studies if rows were kept."""
         pictures: dict[str, Picture] = {"ece_and_e_ece": calibration_dots(part)}
         for member in track(part.members, len(part.members), "study systems"):

@@ -15,7 +15,7 @@ from aleatoric.levels.word import cases
 from aleatoric.levels.word_results import WIDE
 from aleatoric.levels.word_scoring import HUMAN, ORACLE, pair_of
 from aleatoric.nextword.answers import human_counts
-from aleatoric.registry import Track, quietly
+from aleatoric.registry import Track
 from aleatoric.reporting import finetune, tables, views, word_figures
 from aleatoric.reporting.page_data import Measure
 from aleatoric.reporting.parts import ReportPart
@@ -29,9 +29,9 @@ from aleatoric.studies.compare import ALPHA, Compared, dependent_draws, is_depen
 from aleatoric.studies.figure_data import Picture
 from aleatoric.types import Case, Categorical, Choices, Draws, Item
 
-_NOTES = views.TABLES["word"]["notes"]
+_NOTES = tables.TEXTS["word"]["notes"]
 _LEADING = ("overlap", "sq_distance", "log_loss", "tvd")
-_MEASURES = [Measure(key, *facts) for key, facts in views.TABLES["word"]["measures"].items()]
+_MEASURES = [Measure(key, *facts) for key, facts in tables.TEXTS["word"]["measures"].items()]
 
 
 class WordView(View):
@@ -39,9 +39,10 @@ class WordView(View):
 
     title = "Next words"
     items = "contexts"
+    recognized = "(overlap|agreement_H|tvd|ece_original|ece_human)[^/]*"
     lists_title = "Contexts least like people"
     captions = views.CAPTIONS["word"]
-    columns = views.TABLES["word"]["columns"]
+    columns = tables.TEXTS["word"]["columns"]
     hidden_figures = ("fig1_context", "figH_passage")
     letters_by = ("overlap", "sq_distance", "log_loss")
     item_stats = ("sq_distance", "tvd")
@@ -49,13 +50,6 @@ class WordView(View):
     across = "entropy_human"
     not_compared = (HUMAN,)
     has_gap = True
-    tags_items = True
-
-    @classmethod
-    def recognizes(cls, metrics: Collection[str]) -> bool:
-        """Whether metrics of words are among these."""
-        prefixes = ("overlap", "agreement_H", "tvd", "ece_original", "ece_human")
-        return any(metric.startswith(prefixes) and "/" not in metric for metric in metrics)
 
     def tables(self, results: Sequence[Result]) -> list[Table]:
         """Return the table of systems, with the interval of the overlap."""
@@ -168,9 +162,7 @@ class WordView(View):
         tables = [by_agreement(store, shown[store.path]) for store in part.stores]
         return [replace(tables[0], rows=tuple(row for table in tables for row in table.rows))]
 
-    def figures(
-        self, part: ReportPart, track: Track[Any] = quietly, for_page: bool = False
-    ) -> dict[str, Picture]:
+    def figures(self, part: ReportPart, track: Track[Any], for_page: bool) -> dict[str, Picture]:
         """Return the papers' figures; the learning curve takes too long for a page."""
         studies = word_figures.PAGE_STUDIES if for_page else word_figures.STUDIES
         return word_figures.word_figures(part, track, studies=studies)

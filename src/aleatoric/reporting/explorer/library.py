@@ -113,7 +113,7 @@ class OpenRun:
             self.summary = self._summarise()
             return True
         tagger = self._requested_tagger or self.snapshot.tagger
-        if not self._tagged and tagger is not None and self.snapshot.view.tags_items:
+        if not self._tagged and tagger is not None and self.snapshot.view.has_gap:
             self._tagged = True
             self._tag(tagger)
             return True

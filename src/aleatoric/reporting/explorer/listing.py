@@ -15,8 +15,6 @@ import numpy as np
 from aleatoric.data.files import csv_text
 from aleatoric.reporting.explorer.plots import Data, PlotCell
 from aleatoric.reporting.explorer.snapshot import (
-    ORDER,
-    PAGE,
     MeasureColumns,
     Params,
     Query,
@@ -103,6 +101,8 @@ class Site:
         return run
 
 
+PAGE = 50
+"""Rows on a page of a list."""
 A, B, DIFFERENCE, GAP = "a", "b", "difference", "gap"
 
 
@@ -192,7 +192,7 @@ def system_listing(site: Site, run: OpenRun, params: Params) -> Listing:
     probe = probe if probe in snapshot.probes else next(iter(snapshot.probes), "")
     measures = tuple(measure for measure in snapshot.measures if measure.probe == probe)
     fixed = tuple(pair for pair in (("system", columns.name), ("probe", probe)) if pair[1])
-    query = parse(params, measures[0].key if measures else ORDER)
+    query = parse(params, *(measure.key for measure in measures[:1]))
     rows = select(columns, snapshot.items, query, run.tags)
     chosen, path = (NamedSystem(run, columns.name, columns.name),), ("run", run.key, "contexts")
     return Listing(site, run, chosen, columns, measures, query, rows, fixed, path)
@@ -302,12 +302,6 @@ def _csv_rows(items: Listing) -> Iterator[list[object]]:
                 item_id, group, context = heads[items.number(row)]
                 tag = tag_of(items.run, int(items.columns.places[row]))
                 yield [item_id, group, tag, *(float(column[row]) for column in values), context]
-
-
-def narrowed(items: Listing, chosen: Range) -> str:
-    """Return the address of the list, limited to items in a range."""
-    kept = (limits for limits in items.query.ranges if limits.key != chosen.key)
-    return items.at(items.params(ranges=(*kept, chosen), page=1))
 
 
 def cell_address(items: Listing, keys: tuple[str, str]) -> Callable[[PlotCell], str]:

@@ -137,9 +137,10 @@ def _plots(items: Listing) -> list[Data]:
 
 def _histogram(items: Listing, measure: Measure) -> Data:
     bins = plots.histogram(items.columns.values[measure.key][items.rows])
+    kept = [limits for limits in items.query.ranges if limits.key != measure.key]
 
     def link(low: float, high: float) -> str:
-        return listing.narrowed(items, Range(measure.key, low, high))
+        return items.at(items.params(ranges=(*kept, Range(measure.key, low, high)), page=1))
 
     plot = plots.histogram_plot(bins, measure.heading, link)
     about = f"{measure.heading}: {measure.about}. Click a bar to see its items."
