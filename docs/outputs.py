@@ -25,7 +25,7 @@ from aleatoric.levels.base import run_study
 from aleatoric.levels.word import results
 from aleatoric.reporting.comparisons import comparison_tables
 from aleatoric.reporting.tables import between, to_markdown, with_interval
-from aleatoric.reporting.words import PERFECT, word_table
+from aleatoric.reporting.views import view_of
 from aleatoric.result_types import Result, Table
 from aleatoric.runs.run import Store
 from aleatoric.studies.by_agreement import by_agreement
@@ -81,7 +81,7 @@ def provo_tables(store: Store) -> dict[str, str]:
     found = results(store)
     pairs, letters = comparison_tables(compare([store], COMPARED))
     tables = {
-        "systems": word_table(found),
+        "systems": view_of("word").tables(found)[0],
         "quartiles": by_agreement(store),
         "tvd": _tvd_table(found),
         "pairs": pairs,
@@ -103,7 +103,7 @@ def _tvd_table(found: Sequence[Result]) -> Table:
         for (system, metric), result in of.items()
         if metric == "tvd"
     )
-    return Table("TVD", ("system", "TVD", "debiased TVD", PERFECT), rows)
+    return Table("TVD", ("system", "TVD", "debiased TVD", "TVD if perfect"), rows)
 
 
 def with_outputs(page: str) -> str:

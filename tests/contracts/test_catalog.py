@@ -18,7 +18,7 @@ from aleatoric.reporting.catalog import KINDS, METRICS, SECTIONS, listing
 CHOSEN = [
     (kind, name, section)
     for section, own in SECTIONS.items()
-    for kind in own.kinds
+    for kind in own["kinds"]
     for name in registry.PLUGINS[kind]
 ]
 
@@ -67,7 +67,7 @@ def test_leading_metrics_come_first_with_their_direction() -> None:
 
 
 def test_decoders_are_listed() -> None:
-    for name, (use, _) in SECTIONS["decoders"].uses.items():
+    for name, (use, _) in SECTIONS["decoders"]["uses"].items():
         assert str(TextDecoder.parse(use.removeprefix("--decoder "))).startswith(name)
 
 

@@ -182,15 +182,11 @@ def view(
         library.start()
         print(explorer.url, flush=True)
         say("open this address in a browser of this machine; Ctrl-C ends the explorer.")
-        if not no_browser and _has_screen():
+        # A text browser would take over the terminal.
+        has_display = os.environ.get("DISPLAY") or os.environ.get("WAYLAND_DISPLAY")
+        if not no_browser and (has_display or sys.platform in ("darwin", "win32")):
             webbrowser.open(explorer.url)
         try:
             explorer.serve_forever(poll_interval=0.1)
         except KeyboardInterrupt:
             library.stop()
-
-
-def _has_screen() -> bool:
-    """Whether a browser window can be opened; a text browser would take over the terminal."""
-    has_display = os.environ.get("DISPLAY") or os.environ.get("WAYLAND_DISPLAY")
-    return bool(has_display) or sys.platform in ("darwin", "win32")

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import tomllib
-from collections.abc import Mapping
-from dataclasses import dataclass
+from collections.abc import Mapping, Sequence
+from typing import Any
 
 from aleatoric import registry
 from aleatoric.errors import AleatoricError
@@ -18,24 +18,14 @@ METRICS: Mapping[str, Mapping[str, str]] = _CATALOG["metrics"]
 """Level -> metric -> what it is; the leading metrics first."""
 
 
-@dataclass(frozen=True)
-class ListSection:
-    """One kind of things that a user can choose from."""
-
-    title: str
-    kinds: Mapping[str, str]
-    """Registry kind -> the levels that it belongs to."""
-    uses: Mapping[str, tuple[str, str]]
-    """Name -> how it is written in a command, and what it is."""
-
-
-SECTIONS = {name: ListSection(**section) for name, section in _CATALOG["sections"].items()}
+SECTIONS: Mapping[str, Mapping[str, Any]] = _CATALOG["sections"]
+"""Kind -> its `title`; `kinds` of the registry with their levels; `uses`: names with their use."""
 KINDS = ("metrics", *SECTIONS)
 
 
 def listing(kind: str) -> Table:
     """Return what there is of a kind, one row per name."""
-    return _metrics() if kind == "metrics" else _section(SECTIONS[kind])
+    return _metrics() if kind == "metrics" else _section(**SECTIONS[kind])
 
 
 def _metrics() -> Table:
@@ -54,17 +44,17 @@ def _metrics() -> Table:
     return Table("Metrics", ("name", "level", "better", "description"), tuple(rows), notes)
 
 
-def _section(section: ListSection) -> Table:
-    levels = {name: _level(name) for name in section.uses if not section.kinds}
+def _section(title: str, kinds: Mapping[str, str], uses: Mapping[str, Sequence[str]]) -> Table:
+    levels = {name: _level(name) for name in uses if not kinds}
     found: dict[str, str] = {}
-    for kind, level in section.kinds.items():
+    for kind, level in kinds.items():
         for name in registry.names(kind):
             levels[name] = f"{levels[name]}, {level}" if name in levels else level
             found.setdefault(name, kind)
-    rows = [(name, levels[name], *use) for name, use in section.uses.items() if name in levels]
-    others = [(name, kind) for name, kind in found.items() if name not in section.uses]
+    rows = [(name, levels[name], *use) for name, use in uses.items() if name in levels]
+    others = [(name, kind) for name, kind in found.items() if name not in uses]
     rows += [(name, levels[name], name, _first_line(kind, name)) for name, kind in others]
-    return Table(section.title, ("name", "level", "use", "description"), tuple(rows))
+    return Table(title, ("name", "level", "use", "description"), tuple(rows))
 
 
 def _level(decoder: str) -> str:

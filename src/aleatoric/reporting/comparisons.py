@@ -7,21 +7,13 @@ from dataclasses import replace
 
 from aleatoric.inference.estimate import with_cut_note
 from aleatoric.inference.paired import IDENTICAL
-from aleatoric.reporting.tables import (
-    listed,
-    number,
-    p_value,
-    table_of_records,
-    with_interval,
-)
+from aleatoric.reporting import tables
+from aleatoric.reporting.tables import listed, number, p_value, table_of_records, with_interval
 from aleatoric.result_types import Table
 from aleatoric.studies.compare import Compared, Comparison
 from aleatoric.studies.compare_statistics import better, by_metric
 
-_PAIR_COLUMNS = (
-    *("metric", "first − second", "difference", "p", "p Holm", "p BH"),
-    *("d", "first lower", "items", "groups"),
-)
+_NOTES = tables.TEXTS["compare"]["notes"]
 _DATA_COLUMNS = (
     *("metric", "first", "second", "first_value", "second_value", "difference", "difference_low"),
     *("difference_high", "p", "p_holm", "p_bh", "cohen_d", "share_lower", "n_items", "n_groups"),
@@ -30,19 +22,11 @@ _DATA_COLUMNS = (
 
 def comparison_tables(compared: Compared) -> list[Table]:
     """Return the table of all pairs, one row per metric and pair, then that of all systems."""
-    rows = tuple(_pair_row(comparison) for comparison in compared.comparisons)
-    notes = (
-        "difference: over the items that both systems have, with its 95% interval (groups "
-        "resampled for both together).",
-        "p Holm: permutation test, the two systems swapped in random groups; adjusted within each "
-        f"metric ({_family_sizes(compared)}).",
-        "p, p BH: the same without adjustment, and adjusted by Benjamini and Hochberg.",
-        "d: mean of the items' differences over their standard deviation; first lower: share of "
-        "items, ties count half.",
-    )
+    table = table_of_records("Pairs of systems", list(map(_pair_cells, compared.comparisons)))
+    families = _family_sizes(compared)
+    notes = tuple(note.format(families=families) for note in _NOTES["pairs"])
     wide = ("p", "p BH", "d", "first lower", "groups")
-    pairs = with_cut_note(Table("Pairs of systems", _PAIR_COLUMNS, rows, notes, wide))
-    return [pairs, _letters_table(compared)]
+    return [with_cut_note(replace(table, notes=notes, wide=wide)), _letters_table(compared)]
 
 
 def _letters_table(compared: Compared) -> Table:
@@ -52,12 +36,7 @@ def _letters_table(compared: Compared) -> Table:
     rows = tuple((name, *(_lettered(compared, m, name) for m in metrics)) for name in systems)
     notes = [_common_note(compared)]
     if any(compared.letters.values()):
-        notes.insert(
-            0,
-            "Systems that share a letter do not differ significantly (Holm within each metric, "
-            f"{compared.alpha:g}); a is best. Letters come from paired tests, each on the items "
-            "that its two systems share.",
-        )
+        notes.insert(0, _NOTES["letters"].format(alpha=compared.alpha))
     return Table("Systems", ("system", *metrics), rows, tuple(notes))
 
 
@@ -79,16 +58,19 @@ def _family_sizes(compared: Compared) -> str:
     return ", ".join(f"{metric}: {n}" for metric, n in compared.families.items())
 
 
-def _pair_row(comparison: Comparison) -> tuple[str, ...]:
+def _pair_cells(comparison: Comparison) -> dict[str, str]:
     facts = comparison.record()
-    return (
-        comparison.metric,
-        f"{comparison.first} − {comparison.second}",
-        with_interval(comparison.paired.difference),
-        *(p_value(facts[name]) for name in ("p", "p_holm", "p_bh")),
-        *(number(facts[name], 2) for name in ("cohen_d", "share_lower")),
-        *(str(facts[name]) for name in ("n_items", "n_groups")),
-    )
+    p_values = {"p": "p", "p Holm": "p_holm", "p BH": "p_bh"}
+    return {
+        "metric": comparison.metric,
+        "first − second": f"{comparison.first} − {comparison.second}",
+        "difference": with_interval(comparison.paired.difference),
+        **{name: p_value(facts[key]) for name, key in p_values.items()},
+        "d": number(facts["cohen_d"], 2),
+        "first lower": number(facts["share_lower"], 2),
+        "items": str(facts["n_items"]),
+        "groups": str(facts["n_groups"]),
+    }
 
 
 def _lettered(compared: Compared, metric: str, system: str) -> str:

@@ -11,6 +11,7 @@ import textwrap
 import warnings
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
+from importlib import resources
 from itertools import count, cycle
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -303,21 +304,6 @@ FORMATS = ("pdf", "svg", "png")
 ROWS_PER_SHEET = 3
 COLUMN_WIDTH, TEXT_WIDTH = 3.3, 6.8
 """Inches, for a paper in two columns and a font of 7 points."""
-_STYLE: dict[Any, Any] = {
-    "axes.spines.top": False,
-    "axes.spines.right": False,
-    "axes.titlesize": 7.5,
-    "axes.labelsize": 7,
-    "font.family": "DejaVu Sans",
-    "font.size": 7,
-    "hatch.linewidth": 0.5,
-    "legend.fontsize": 6.5,
-    "legend.frameon": False,
-    "pdf.fonttype": 42,
-    "savefig.dpi": 200,
-    "xtick.labelsize": 6.5,
-    "ytick.labelsize": 6.5,
-}
 _LONGEST_NAME = 180
 """Bytes of a file name, which file systems limit to 255 with its number and extension."""
 _METADATA = {"pdf": {"CreationDate": None}, "png": {"Software": None}, "svg": {"Date": None}}
@@ -365,8 +351,15 @@ def draw(picture: figure_data.Picture) -> list[Figure]:
     """Draw a figure: one matplotlib figure, or several sheets of panels."""
     with needs("matplotlib", "report"):
         import matplotlib
-    with matplotlib.rc_context(_STYLE):
+    with matplotlib.rc_context(_style_sheet()):
         return [_sheet(page) for page in _pages(picture)]
+
+
+def _style_sheet() -> dict[Any, Any]:
+    from matplotlib import rc_params_from_file
+
+    path = resources.files("aleatoric.reporting") / "templates" / "figures.mplstyle"
+    return dict(rc_params_from_file(str(path), use_default_template=False))
 
 
 def file_name(name: str) -> str:
@@ -398,7 +391,7 @@ def _save(
     for stem, sheet in zip(_stems(name, len(sheets), taken), sheets, strict=True):
         for form in formats:
             path = folder / f"{stem}.{form}"
-            style = _STYLE | {"svg.hashsalt": name}
+            style = _style_sheet() | {"svg.hashsalt": name}
             with matplotlib.rc_context(style), _missing_glyphs_drawn_as_boxes():
                 sheet.savefig(path, format=form, metadata=_METADATA[form])
             yield path

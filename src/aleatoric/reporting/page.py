@@ -7,7 +7,7 @@ import hashlib
 import re
 import shlex
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import fields, replace
+from dataclasses import dataclass, fields, replace
 from pathlib import Path
 from typing import Any
 
@@ -18,10 +18,10 @@ from aleatoric.levels import base
 from aleatoric.registry import Track, quietly
 from aleatoric.reporting import resource
 from aleatoric.reporting.figures import draw_all, file_name, make_folder, writing_into
-from aleatoric.reporting.page_data import PageFigure, page_figures, to_data, to_json
+from aleatoric.reporting.page_data import to_data, to_json
 from aleatoric.reporting.parts import ReportPart, parts_of
 from aleatoric.reporting.tables import printable, to_latex, to_markdown, with_interval
-from aleatoric.reporting.views import view_of_run
+from aleatoric.reporting.views import View, view_of_run
 from aleatoric.result_types import Table
 from aleatoric.runs.job import Job
 from aleatoric.runs.run import Store
@@ -64,7 +64,8 @@ class Section:
         self.tables = view.tables(part.results)
         self.table_notes = list(dict.fromkeys(n for table in self.tables for n in table.notes))
         self.more_tables = (*view.part_tables(detailed), *_run_tables(part))
-        self.figures = tuple(_page_figures(part, pictures))
+        labels = [member.label for member in part.members]
+        self.figures = tuple(page_figures(view, pictures, labels))
         drawn = {"": picture} if (picture := pictures.get(AGREEMENT)) else {}
         shown = PageFigure(AGREEMENT, *view.captions[AGREEMENT], drawn)
         self.agreement = shown if drawn else None
@@ -166,15 +167,34 @@ def _facts(part: ReportPart) -> str:
     return " · ".join(filter(None, (items, shown)))
 
 
-def _page_figures(part: ReportPart, pictures: Mapping[str, Picture]) -> Iterator[PageFigure]:
-    """Yield the figures below the table; on a page with one system each names it."""
-    view, labels = view_of_run(part.first), [member.label for member in part.members]
-    lone = labels[0] if len(labels) == 1 else ""
-    for figure in page_figures(view.captions, pictures, view.hidden_figures, lone):
-        if figure.name in view.people_figures:
-            yield replace(figure, variants={"": next(iter(figure.variants.values()))})
-        elif figure.name != AGREEMENT:
-            yield figure
+@dataclass(frozen=True)
+class PageFigure:
+    """A figure of the page; with several variants, a reader chooses one by system."""
+
+    name: str
+    title: str
+    how_to_read: str
+    variants: Mapping[str, Picture]
+
+
+def page_figures(
+    view: View, pictures: Mapping[str, Picture], labels: Sequence[str] = ()
+) -> Iterator[PageFigure]:
+    """Yield the figures below the table in the order of their captions.
+
+    Figures of single systems become one; on a page with one system each names it.
+    """
+    grouped: dict[str, dict[str, Picture]] = {}
+    for name, picture in pictures.items():
+        base, _, system = name.partition(" ")
+        grouped.setdefault(base, {})[system or (labels[0] if len(labels) == 1 else "")] = picture
+    known = [base for base in view.captions if base in grouped and base != AGREEMENT]
+    others = [b for b in grouped if b not in view.captions and b not in view.hidden_figures]
+    for base in (*known, *others):
+        variants = grouped[base]
+        if base in view.people_figures:
+            variants = {"": next(iter(variants.values()))}
+        yield PageFigure(base, *view.captions.get(base, (base, "A figure of a study.")), variants)
 
 
 def render(sections: Sequence[Section]) -> str:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import heapq
 import json
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, fields, is_dataclass, replace
 from typing import Any
 
@@ -16,36 +16,6 @@ from aleatoric.types import FAILED, Case, Categorical
 
 MOST_POINTS = 4000
 """The most points of a scatter plot that are drawn; larger ones are thinned evenly."""
-
-
-@dataclass(frozen=True)
-class PageFigure:
-    """A figure of the page; with several variants, a reader chooses one by system."""
-
-    name: str
-    title: str
-    how_to_read: str
-    variants: Mapping[str, Picture]
-
-
-def page_figures(
-    captions: Mapping[str, tuple[str, str]],
-    pictures: Mapping[str, Picture],
-    hidden: tuple[str, ...] = (),
-    lone: str = "",
-) -> Iterator[PageFigure]:
-    """Yield the figures in the order of their captions; those of single systems become one.
-
-    `lone` is the only system of a page: the variant of all figures that name none.
-    """
-    grouped: dict[str, dict[str, Picture]] = {}
-    for name, picture in pictures.items():
-        base, _, system = name.partition(" ")
-        grouped.setdefault(base, {})[system or lone] = picture
-    others = [base for base in grouped if base not in captions and base not in hidden]
-    for base in (*(base for base in captions if base in grouped), *others):
-        title, how_to_read = captions.get(base, (base, "A figure of a study."))
-        yield PageFigure(base, title, how_to_read, grouped[base])
 
 
 def to_json(data: Any) -> str:

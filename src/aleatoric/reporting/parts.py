@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import math
-from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
 from itertools import chain
@@ -201,17 +201,18 @@ def agreement_bars(
     title: str,
     label: str,
     systems: Sequence[str],
-    find: Callable[[str, str], Estimate | None],
-    note: str = "",
-    sides: Mapping[str, str] = AGREEMENTS,
+    estimates: Mapping[tuple[str, str], Estimate],
+    sides: Mapping[str, str],
+    noted: str = "",
 ) -> AgreementBars:
     """Return H, M and C of systems with intervals; a side that no system has is left out.
 
-    `find` gives the estimate of a system by "H", "M", "C" or the metric of the note.
+    `sides` maps metrics to the labels of their bars; `noted` is the metric in the notes.
     """
-    every = {text: [find(s, side) for s in systems] for side, text in sides.items()}
+    every = {text: [estimates.get((s, metric)) for s in systems] for metric, text in sides.items()}
     series = {text: row for text, row in every.items() if any(row)}
-    noted = [find(system, note) if note else None for system in systems]
-    notes = tuple(f"{note} {with_interval(e)}".rstrip(CUT_MARK) if e else "" for e in noted)
+    note = noted.partition("/")[0]
+    values = (estimates.get((system, noted)) for system in systems)
+    notes = tuple(f"{note} {with_interval(e)}".rstrip(CUT_MARK) if e else "" for e in values)
     dots = interval_dots(title, label, tuple(systems), series)
     return AgreementBars(**vars(dots), notes=notes)

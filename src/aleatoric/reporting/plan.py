@@ -3,39 +3,30 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
 
 from aleatoric.inference import planning
 from aleatoric.inference.noise import Size
-from aleatoric.reporting.tables import table_of_records
+from aleatoric.reporting.tables import TEXTS, table_of_records
 from aleatoric.result_types import Table
 from aleatoric.studies.cost import ADVICE, LOCAL_BYTES, REACHED, SHARED_BYTES, Cost, Machine, Work
 from aleatoric.studies.figure_data import Guide, Lines, LineSeries, Panels, plain
 from aleatoric.studies.plan import PlanRow, RunPlan, Target
 from aleatoric.types import Ints
 
-_PLAN_NOTES = (
-    "SE: predicted standard error of the mean over contexts; width: of its interval.",
-    "answers: of people, in all; draws: of the model, or of each of two that are compared, in all.",
-)
+_NOTES = TEXTS["plan"]["notes"]
 
 
 def plan_table(plan: RunPlan) -> Table:
     """One row per design, with its predicted precision and its numbers of answers and draws."""
-    rows = tuple(_plan_cells(row) for row in plan.rows)
-    columns = (
-        *("people", "samples", "groups", "contexts", "SE", "[low, high]", "width"),
-        *("power", "answers", "draws", "meets"),
-    )
-    kept = [i for i, _ in enumerate(columns) if any(row[i] for row in rows)]
-    return Table(
-        f"Plan: {plan.source}",
-        tuple(columns[i] for i in kept),
-        tuple(tuple(row[i] for i in kept) for row in rows),
-        (*_goal(plan), *plan.notes, *_PLAN_NOTES),
-        ("[low, high]",),
+    rows = [_plan_cells(row) for row in plan.rows]
+    shown = [{name: r[name] for name in r if any(row[name] for row in rows)} for r in rows]
+    table = table_of_records(f"Plan: {plan.source}", shown)
+    return replace(
+        table, notes=(*_goal(plan), *plan.notes, *_NOTES["precision"]), wide=("[low, high]",)
     )
 
 
@@ -51,23 +42,24 @@ def plan_data(plan: RunPlan) -> Table:
     return table_of_records(f"Plan: {plan.source}", records)
 
 
-def _plan_cells(row: PlanRow) -> tuple[str, ...]:
+def _plan_cells(row: PlanRow) -> dict[str, str]:
+    """Return the cells of a row by column; one that is empty in all rows is not shown."""
     design, interval = row.design, row.interval
     mark = "*" if row.extrapolated else ""
     bound = "≤ " if row.upper_bound else ""
-    return (
-        str(design.people),
-        size_name(design.samples),
-        str(design.groups),
-        str(design.contexts),
-        f"{bound}{row.se:.4f}{mark}",
-        f"[{interval.low:.4f}, {interval.high:.4f}]" if interval else "",
-        f"{row.width:.4f}",
-        "" if row.power is None else f"{row.power:.2f}",
-        str(design.answers),
-        "–" if design.draws is None else str(design.draws),
-        "" if row.meets is None else ("yes" if row.meets else "no"),
-    )
+    return {
+        "people": str(design.people),
+        "samples": size_name(design.samples),
+        "groups": str(design.groups),
+        "contexts": str(design.contexts),
+        "SE": f"{bound}{row.se:.4f}{mark}",
+        "[low, high]": f"[{interval.low:.4f}, {interval.high:.4f}]" if interval else "",
+        "width": f"{row.width:.4f}",
+        "power": "" if row.power is None else f"{row.power:.2f}",
+        "answers": str(design.answers),
+        "draws": "–" if design.draws is None else str(design.draws),
+        "meets": "" if row.meets is None else ("yes" if row.meets else "no"),
+    }
 
 
 def _goal(plan: RunPlan) -> Iterator[str]:
@@ -84,19 +76,12 @@ def _goal(plan: RunPlan) -> Iterator[str]:
     enough = [row.design for row in plan.rows if row.meets]
     if enough:
         best = min(enough, key=lambda design: (design.answers, design.draws or 0))
-        yield (
-            f"Fewest answers: {best.people} people per context, samples: "
-            f"{size_name(best.samples)}, {best.contexts} contexts in {best.groups} groups."
-        )
+        yield _NOTES["fewest"].format(best=best, samples=size_name(best.samples))
     if plan.rows:
         yield _shares(plan.rows[-1])
     if split:
         sides = {"people": split.people, "samples": split.model, "contexts": split.contexts}
-        yield (
-            f"The pilot's own SE is {split.standard_error:.4f}. Its square by source: "
-            f"{_listed(sides)} (one person and one draw left out at a time; the rest "
-            "is due to contexts and their groups)."
-        )
+        yield _NOTES["pilot"].format(se=split.standard_error, sides=_listed(sides))
 
 
 def _listed(parts: dict[str, float]) -> str:
@@ -155,26 +140,17 @@ def _power(errors: Sequence[LineSeries], target: Target) -> Lines:
 
 
 CostRow = tuple[Work, float, Machine, Cost]
-_COST_NOTES = (
-    "model: reading tokens; load: loading weights; write: writing draws; score: statistics. Draws "
-    "are written while others are made, and scored at the end.",
-    f"Assumed: weights are read at {LOCAL_BYTES / 1e9:g} GB/s from a worker's own disk and at "
-    f"{SHARED_BYTES / 1e9:g} GB/s from a shared one; GPUs that were not measured reach "
-    f"{REACHED:.0%} of their peak; workers share the work evenly.",
-)
 
 
 def cost_table(rows: Sequence[CostRow]) -> Table:
     """One row per design, and advice for each part that is a bottleneck."""
-    shown = tuple(_cost_cells(*row) for row in rows)
-    columns = (
-        *("parameters", "samples", "contexts", "device", "workers", "tokens", "load", "model"),
-        *("write", "score", "in all", "memory each", "disk", "longest"),
-    )
+    table = table_of_records("Cost of a run", [_cost_cells(*row) for row in rows])
     longest = dict.fromkeys(cost.bottleneck for *_, cost in rows)
     advice = tuple(f"Where {part} takes longest: {ADVICE[part]}." for part in longest)
     wide = ("tokens", "load", "model", "write", "score", "longest")
-    return Table("Cost of a run", columns, shown, (*advice, *_COST_NOTES), wide)
+    speeds = {"local": LOCAL_BYTES / 1e9, "shared": SHARED_BYTES / 1e9, "reached": REACHED}
+    notes = (*advice, _NOTES["cost"], _NOTES["assumed"].format(**speeds))
+    return replace(table, notes=notes, wide=wide)
 
 
 def cost_dicts(rows: Sequence[CostRow]) -> list[dict[str, Any]]:
@@ -194,20 +170,22 @@ def cost_dicts(rows: Sequence[CostRow]) -> list[dict[str, Any]]:
     ]
 
 
-def _cost_cells(work: Work, parameters: float, machine: Machine, cost: Cost) -> tuple[str, ...]:
+def _cost_cells(work: Work, parameters: float, machine: Machine, cost: Cost) -> dict[str, str]:
     name, gpus = machine.device.name, cost.gpus // machine.workers
-    return (
-        count(parameters),
-        size_name(work.samples),
-        str(work.contexts),
-        f"{gpus} x {name}" if gpus > 1 else name,
-        str(machine.workers),
-        count(cost.tokens),
-        *map(duration, (cost.load, cost.model, cost.write, cost.score, cost.seconds)),
-        size(cost.worker_memory),
-        size(cost.disk),
-        cost.bottleneck,
-    )
+    seconds = {part: getattr(cost, part) for part in ("load", "model", "write", "score")}
+    seconds["in all"] = cost.seconds
+    return {
+        "parameters": count(parameters),
+        "samples": size_name(work.samples),
+        "contexts": str(work.contexts),
+        "device": f"{gpus} x {name}" if gpus > 1 else name,
+        "workers": str(machine.workers),
+        "tokens": count(cost.tokens),
+        **{part: duration(time) for part, time in seconds.items()},
+        "memory each": size(cost.worker_memory),
+        "disk": size(cost.disk),
+        "longest": cost.bottleneck,
+    }
 
 
 def count(number: float) -> str:

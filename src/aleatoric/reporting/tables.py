@@ -10,6 +10,7 @@ import io
 import json
 import math
 import re
+import tomllib
 import unicodedata
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
@@ -18,9 +19,12 @@ from typing import Any
 from aleatoric.data.files import csv_text
 from aleatoric.errors import INVISIBLE_LETTERS
 from aleatoric.inference.estimate import CUT_MARK, is_cut
+from aleatoric.reporting import resource
 from aleatoric.result_types import Result, Table
 from aleatoric.types import Estimate, Interval
 
+TEXTS: Mapping[str, Mapping[str, Mapping[str, Any]]] = tomllib.loads(resource("tables.toml"))
+"""Level or command -> `columns`, `measures` and `notes` of its tables."""
 _STEERING = ("Cc", "Cf", "Cs", "Zl", "Zp")
 """Unicode categories of control characters, and of code points that are no characters."""
 _HARMLESS = f"\n\t{INVISIBLE_LETTERS}"
@@ -349,12 +353,10 @@ def to_csv(table: Table) -> str:
     """
     out = io.StringIO()
     writer = csv.writer(out, lineterminator="\n")
-    writer.writerows([[_csv_cell(cell) for cell in row] for row in (table.columns, *table.rows)])
+    for row in (table.columns, *table.rows):
+        texts = (None if _undefined(cell) else printable(str(cell)) for cell in row)
+        writer.writerow(["" if text is None else csv_text(text) for text in texts])
     return out.getvalue().rstrip("\n")
-
-
-def _csv_cell(cell: object) -> str:
-    return "" if _undefined(cell) else csv_text(printable(str(cell)))
 
 
 def _undefined(cell: object) -> bool:

@@ -13,21 +13,13 @@ from aleatoric.levels import text, text_variability
 from aleatoric.levels.text_fit import Fit, Side, fit
 from aleatoric.levels.text_scoring import CONTROL
 from aleatoric.levels.text_variability import Verdict, sentences, verdicts
-from aleatoric.registry import Track, quietly
-from aleatoric.reporting import tables, text_figures
+from aleatoric.registry import Track
+from aleatoric.reporting import tables, text_figures, views
 from aleatoric.reporting.page_data import ItemAnswers, ItemList, Measure, to_data
 from aleatoric.reporting.parts import AGREEMENTS, ReportPart, agreement_bars
 from aleatoric.reporting.tables import Column, Letters, TableCell, number, printable, with_interval
 from aleatoric.reporting.text_figures import instance_panels, main_of, probes_of
-from aleatoric.reporting.views import (
-    CAPTIONS,
-    CONTEXT_CHARS,
-    ByMetric,
-    Rows,
-    View,
-    by_system,
-    systems_of,
-)
+from aleatoric.reporting.views import ByMetric, PageItems, Rows, View, by_system, systems_of
 from aleatoric.reporting.words import variability
 from aleatoric.result_types import Result, Table
 from aleatoric.runs.formats import load_texts
@@ -51,40 +43,15 @@ ByProbe = dict[tuple[str, str], dict[str, Result]]
 """Probe and system -> metric without its probe -> result."""
 Fits = Sequence[tuple[str, Fit]]
 """Systems with their worst and best fitted inputs, by probe and side."""
-_COLUMNS = {
-    "energy": ("energy ↓", "2 mean C − mean M − mean H: 0 in expectation for a perfect generator"),
-    "dmu_M": ("μM − μH", "above 0: varies more than people; below 0: less"),
-    "mean_M": ("mean M", "mean distance between two of the system's texts"),
-    "mean_C": ("mean C", "mean distance between a text of the system and one of a person"),
-    "w1_M": (
-        "W1(M, H) ↓",
-        "paper: W1 between distances among the system's and among people's texts",
-    ),
-    "w1_C": ("W1(C, H) ↓", "paper: W1 between distances to people's texts and among people's"),
-    "dmu_C": (
-        "μC − μH",
-        "above 0: further from people's texts than these are from one another; says nothing about "
-        "variability",
-    ),
-}
-"""Metric -> heading and meaning, in the order of the table of systems."""
 _MEANS = {"energy": "energy ↓", "mean_H": "mean H", "mean_M": "mean M", "mean_C": "mean C"}
 _MEASURES = ("energy", "dmu_M", "mean_H", "mean_M", "mean_C", "w1_C", "w1_M", "dmu_C")
 _MEAN_H = ("mean H", "mean distance between two people's texts")
 SAME_LENGTH = "dmu_M_same_length"
-_SAME_LENGTH_NOTE = (
-    "at same length: μM − μH on texts of both sides cut to the same lengths, for systems whose "
-    "texts are over 10% longer or shorter than people's; their verdict on variability uses it."
-)
-_PAPER_NOTE = "More with --wide or --format csv: the paper's metrics, W1 and differences of means."
 _TITLES = {
     "M": "Metrics of the paper: a generator's texts among themselves",
     "C": "Metrics of the paper: a generator's texts against people's",
 }
-_WHAT = {
-    "M": "M: distances between a generator's texts; H: between people's.",
-    "C": "C: distances between a generator's texts and people's; H: between people's.",
-}
+_NOTES = tables.TEXTS["text"]["notes"]
 
 
 class TextView(View):
@@ -92,18 +59,15 @@ class TextView(View):
 
     title = "Whole texts"
     items = "inputs"
+    recognized = f"({'|'.join(_MEASURES)})(/.*)?"
     lists_title = "Inputs fitted worst and best"
-    captions = CAPTIONS["text"]
+    captions = views.CAPTIONS["text"]
+    columns = tables.TEXTS["text"]["columns"]
     letters_by = ("energy/*", "dmu_M/*")
     across = "mean_H"
     lists_all_tables = True
     takes_inputs = True
     people_figures = ("fig2_human_variability", "fig7_human_variability")
-
-    @classmethod
-    def recognizes(cls, metrics: Collection[str]) -> bool:
-        """Whether metrics of probes are among these."""
-        return any(metric.partition("/")[0] in (*_MEASURES, "mean_H") for metric in metrics)
 
     def tables(self, results: Sequence[Result]) -> list[Table]:
         """Return people's variability, closeness to people, then the paper's metrics."""
@@ -114,7 +78,7 @@ class TextView(View):
         people, *others = text_tables(results)
         table = others[0] if len(others) > len(_TITLES) else people
         said = set(sentences(verdicts(results)))
-        notes = (*(note for note in table.notes if note not in said), _PAPER_NOTE)
+        notes = (*(note for note in table.notes if note not in said), _NOTES["more"])
         return [replace(table, wide=("μM − μH", "at same length"), notes=notes)]
 
     def printed(
@@ -141,12 +105,12 @@ class TextView(View):
         """Return one row per probe and system."""
         columns = (
             *(Column("probe", "text"), Column("system", "text")),
-            *(Column(heading, help=about) for heading, about in _COLUMNS.values()),
+            *(Column(heading, help=about) for ((heading, about),) in self.columns.values()),
             Column("inputs"),
         )
         rows = []
         for names, metrics in _by_probe(by_metric.values()).items():
-            shown = [metrics.get(metric) for metric in _COLUMNS]
+            shown = [metrics.get(metric) for metric in self.columns]
             if any(shown):
                 cells = (TableCell.value(result, letters) for result in shown)
                 count = TableCell.count(tables.counted(filter(None, shown)).n_items)
@@ -162,18 +126,14 @@ class TextView(View):
         probes = main_of([*dict.fromkeys(probe for _, name, _, probe in named if name == "mean_M")])
 
         def picture(probe: str) -> AgreementBars:
-            def find(system: str, what: str) -> Estimate | None:
-                name = f"mean_{what}/{probe}" if what in AGREEMENTS else f"{what}/{probe}"
-                return estimates.get((system, name))
-
-            return agreement_bars(probe, "mean distance", systems, find, "energy")
+            sides = {f"mean_{side}/{probe}": text for side, text in AGREEMENTS.items()}
+            noted = f"energy/{probe}"
+            return agreement_bars(probe, "mean distance", systems, estimates, sides, noted)
 
         pictures = tuple(map(picture, probes))
         return Panels("", pictures, len(pictures)) if systems and pictures else None
 
-    def figures(
-        self, part: ReportPart, track: Track[Any] = quietly, for_page: bool = False
-    ) -> dict[str, Picture]:
+    def figures(self, part: ReportPart, track: Track[Any], for_page: bool) -> dict[str, Picture]:
         """Return the paper's figures."""
         return text_figures.text_figures(part, track)
 
@@ -185,7 +145,7 @@ class TextView(View):
             for probe in probes
             for name in _MEASURES
             if f"{name}/{probe}" in saved
-            for heading, about in [_COLUMNS.get(name, _MEAN_H)]
+            for heading, about in self.columns.get(name, [_MEAN_H])
         )
 
     def one_line(self, context: str) -> str:
@@ -194,8 +154,8 @@ class TextView(View):
 
     def excerpt(self, context: str) -> str:
         """Return the beginning of an input."""
-        line = self.one_line(context)
-        return line if len(line) <= CONTEXT_CHARS else f"{line[:CONTEXT_CHARS]} …"
+        line, most = self.one_line(context), views.CONTEXT_CHARS
+        return line if len(line) <= most else f"{line[:most]} …"
 
     def answers(self, store: Store, no: int) -> ItemAnswers:
         """Return an input by its number, with all texts that were written to it."""
@@ -203,9 +163,7 @@ class TextView(View):
         item = stored.item
         return ItemAnswers(item.id, item.group, item.input, None, item.references, stored.systems)
 
-    def page_items(
-        self, part: ReportPart, inputs: Sequence[str] = ()
-    ) -> tuple[Mapping[str, Any] | None, tuple[ItemList, ...]]:
+    def page_items(self, part: ReportPart, inputs: Sequence[str]) -> PageItems:
         """Return inputs with all their texts, and the worst and best fitted ones of each system."""
         fits = [] if inputs else fits_of(part)
         return inputs_data(part, fits, inputs), tuple(_item_list(*pair) for pair in fits)
@@ -262,7 +220,7 @@ def _people(by_metric: ByMetric, by_probe: ByProbe) -> Table:
         for (probe, system), metrics in by_probe.items()
         if system == CONTROL and "mean_H" in metrics
     )
-    notes = ["mean H: mean distance between two people's texts to the same input."]
+    notes = [_NOTES["people"]]
     length = by_metric.get((CONTROL, "length_H"))
     if length is not None:
         notes.append(f"People's texts have {number(length.estimate.value, 1)} tokens on average.")
@@ -292,11 +250,10 @@ def _closeness(
     notes = (
         *sentences(verdicts(results)),
         *([f"Mean length of texts in tokens: {', '.join(tokens)}."] if tokens else ()),
-        "energy: 2 mean C − mean M − mean H, closeness to people; 0 in expectation for a perfect "
-        "generator at any number of texts.",
+        _NOTES["energy"],
         *_uneven_note(by_probe),
-        "μM − μH: above 0 the generator varies more than people, below 0 less.",
-        *([_SAME_LENGTH_NOTE] if same_length else ()),
+        _NOTES["dmu_M"],
+        *([_NOTES["same_length"]] if same_length else ()),
         *_interval_note(by_metric),
     )
     return Table("Closeness to people and variability", columns, tuple(rows), notes)
@@ -337,11 +294,7 @@ def _uneven_note(by_probe: ByProbe) -> Iterator[str]:
             if other := [f"{metric} {n}" for metric, n in numbers.items() if n != n_inputs]:
                 uneven.append(f"{system}: {', '.join(other)}")
     if uneven:
-        listed = "; ".join(uneven)
-        yield (
-            f"Some means are over other numbers of inputs than the energy ({listed}): in these "
-            "rows it is not 2 mean C − mean M − mean H."
-        )
+        yield _NOTES["uneven"].format(uneven="; ".join(uneven))
 
 
 def _inputs(estimate: Estimate) -> str:
@@ -363,19 +316,13 @@ def _matched(metrics: Mapping[str, Result], control_w1: Result | None, side: str
 
 
 def _notes(by_metric: ByMetric, side: str, has_matched: bool) -> Iterator[str]:
-    yield _WHAT[side]
+    yield _NOTES[side]
     if side == "C":
-        yield (
-            "μC − μH: above 0 the generator's texts are further from people's than people's own "
-            "are from one another; it does not say that the generator varies more."
-        )
+        yield _NOTES["dmu_C"]
     if any(system == CONTROL and metric.startswith(f"w1_{side}/") for system, metric in by_metric):
-        yield "control: one half of the people in the generator's place, against the other half."
+        yield _NOTES["control"]
     if has_matched:
-        yield (
-            "W1 falls as texts become more. matched: W1 with as few texts as the control has; "
-            "compare it with the control's. (n inputs; control W1): the inputs that allow it."
-        )
+        yield _NOTES["matched"]
     yield from _interval_note(by_metric)
 
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from dataclasses import replace
 from typing import Any, ClassVar
@@ -11,40 +11,20 @@ from aleatoric import registry
 from aleatoric.errors import UsageError
 from aleatoric.inference.estimate import with_cut_note
 from aleatoric.levels import token
-from aleatoric.registry import Track, quietly
+from aleatoric.registry import Track
 from aleatoric.reporting import tables
 from aleatoric.reporting.parts import ReportPart, interval_dots
-from aleatoric.reporting.tables import Column, Letters, TableCell, number, with_interval
-from aleatoric.reporting.views import CAPTIONS, ByMetric, Rows, View, by_system, systems_of
+from aleatoric.reporting.tables import Letters, TableCell, number, with_interval
+from aleatoric.reporting.views import CAPTIONS, ByMetric, Cells, View, by_system, systems_of
 from aleatoric.result_types import Result, Table
 from aleatoric.runs.run import Store
 from aleatoric.studies.compare import Compared
 from aleatoric.studies.figure_data import Dots, Panels, Picture, Reliability, plain
 
-CALIBRATED = "if calibrated %"
-_SHOWN = ("ece", "e_ece", "e_ece_p", "e_ece_k", "mce", "sce", "ace", "brier", "nll", "accuracy")
 _LEADING = ("ece", "e_ece")
-_CLASSES_NOTE = (
-    "sce, ace: over all classes (Nixon et al. 2019); _predicted: the mean over predicted "
-    "classes of the class's own error; _weighted: the same, classes weighted by their "
-    "numbers of tokens."
-)
-_CALIBRATED_NOTE = (
-    "if calibrated: the mean error of a calibrated model with these confidences on as many tokens."
-)
-_CONSISTENT_NOTE = (
-    "(p = ...): consistent with calibration where p is above 0.05; p is the share of "
-    "calibrated models with an error at least as large. There is no interval then."
-)
+_NOTES = tables.TEXTS["token"]["notes"]
 _SMALL = ("sce", "ace")
 """Over a whole vocabulary class-wise errors are tiny: two decimals would show none of them."""
-_HELP = {
-    CALIBRATED: "the ECE of a calibrated model with these confidences on as many tokens",
-    "ece": "expected calibration error of the most likely token",
-    "e_ece": "expected calibration error under ancestral sampling",
-    "e_ece_p": "under nucleus sampling",
-    "e_ece_k": "under top-k sampling",
-}
 
 
 class TokenView(View):
@@ -52,17 +32,15 @@ class TokenView(View):
 
     title = "Reference tokens"
     items = "tokens"
+    recognized = "ece|e_ece|nll"
     noted = ""
     sides: ClassVar[Mapping[str, str]] = {"M": "M model with itself", "C": "C model with the text"}
     captions = CAPTIONS["token"]
+    columns = tables.TEXTS["token"]["columns"]
+    counted = "tokens"
     letters_by = ("ece", "e_ece*")
     lists_all_tables = True
     has_items = False
-
-    @classmethod
-    def recognizes(cls, metrics: Collection[str]) -> bool:
-        """Whether metrics of tokens are among these."""
-        return any(metric in ("ece", "e_ece", "nll") for metric in metrics)
 
     def tables(self, results: Sequence[Result]) -> list[Table]:
         """Return one row per metric and one column per system."""
@@ -85,32 +63,13 @@ class TokenView(View):
             return f"{best.system} has an ECE of {value}."
         return f"Of {len(eces)} systems, {best.system} is best calibrated: its ECE is {value}."
 
-    def system_rows(self, by_metric: ByMetric, letters: Letters) -> tuple[tuple[Column, ...], Rows]:
-        """Return ECE beside that of a calibrated model, then the other metrics."""
-        metrics = [m for m in _SHOWN[1:] if any(metric == m for _, metric in by_metric)]
-        columns = (
-            Column("system", "text"),
-            Column("ECE % ↓", help=_HELP["ece"]),
-            Column(CALIBRATED, help=_HELP[CALIBRATED]),
-            *(Column(_heading(m), help=_HELP.get(m, "")) for m in metrics),
-            Column("tokens"),
-        )
-        rows = []
-        scales = {m: 100.0 if is_percentage(m) else 1.0 for m in metrics}
-        for name in systems_of(by_metric):
-            ece = by_metric.get((name, "ece"))
-            first = TableCell.value(ece, letters, 100), TableCell.perfect(ece, 100)
-            others = (
-                TableCell.value(by_metric.get((name, m)), letters, times, m in _SMALL)
-                for m, times in scales.items()
-            )
-            count = TableCell.count(ece.estimate.n_items if ece else 0)
-            rows.append((TableCell(name, name), *first, *others, count))
-        return columns, tuple(rows)
+    def cells(self, by_metric: ByMetric, system: str, metric: str, letters: Letters) -> Cells:
+        """Return values in percent; beside the ECE, that of a calibrated model."""
+        result, times = by_metric.get((system, metric)), 100.0 if is_percentage(metric) else 1.0
+        value = TableCell.value(result, letters, times, metric in _SMALL)
+        return (value, TableCell.perfect(result, times)) if metric == "ece" else (value,)
 
-    def figures(
-        self, part: ReportPart, track: Track[Any] = quietly, for_page: bool = False
-    ) -> dict[str, Picture]:
+    def figures(self, part: ReportPart, track: Track[Any], for_page: bool) -> dict[str, Picture]:
         """Return reliability diagrams, and figures of studies if rows were kept."""
         pictures: dict[str, Picture] = {"ece_and_e_ece": calibration_dots(part)}
         for member in track(part.members, len(part.members), "study systems"):
@@ -185,11 +144,11 @@ def _table_cell(result: Result | None) -> str:
 def _notes(results: Sequence[Result]) -> tuple[str, ...]:
     notes = ["%: calibration errors in percent; --json gives fractions. nll and entropy in nats."]
     if any(result.perfect for result in results):
-        notes.append(_CALIBRATED_NOTE)
+        notes.append(_NOTES["calibrated"])
     if any(result.metric == "sce" for result in results):
-        notes.append(_CLASSES_NOTE)
+        notes.append(_NOTES["classes"])
     if any(tables.p_calibrated(r.estimate) for r in results):
-        notes.append(_CONSISTENT_NOTE)
+        notes.append(_NOTES["consistent"])
     methods = dict.fromkeys(r.estimate.interval.method for r in results if r.estimate.interval)
     if methods:
         notes.append(f"[low, high]: 95% interval. Methods: {'; '.join(methods)}.")

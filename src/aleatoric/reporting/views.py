@@ -7,9 +7,10 @@ is registered under the name of its command in `aleatoric.registry`.
 from __future__ import annotations
 
 import heapq
+import re
 import tomllib
 from collections import Counter
-from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from fnmatch import filter as filter_names
 from functools import cache
@@ -20,7 +21,7 @@ from aleatoric import registry
 from aleatoric.errors import UsageError
 from aleatoric.inference.estimate import CUT_MARK, CUT_NOTE, with_cut_note
 from aleatoric.levels.base import Level, find_level, level_of
-from aleatoric.registry import Track, quietly
+from aleatoric.registry import Track
 from aleatoric.reporting import page_data, parts, resource, tables
 from aleatoric.reporting.page_data import ItemAnswers, ItemList, Measure
 from aleatoric.reporting.parts import AGREEMENTS, ReportPart, ShownSystem
@@ -30,11 +31,14 @@ from aleatoric.runs.run import Store, item_and_draws
 from aleatoric.studies.compare import Compared, compare
 from aleatoric.studies.compare_statistics import better
 from aleatoric.studies.figure_data import Picture
-from aleatoric.types import Case, Categorical, Draws, Estimate, Item, Pair
+from aleatoric.types import Case, Categorical, Draws, Item, Pair
 
 ByMetric = Mapping[tuple[str, str], Result]
 """System and metric -> result."""
-Rows = tuple[tuple[TableCell, ...], ...]
+PageItems = tuple[Mapping[str, Any] | None, tuple[ItemList, ...]]
+"""The data of items on a page, and lists of some of them."""
+Cells = tuple[TableCell, ...]
+Rows = tuple[Cells, ...]
 CAPTIONS: Mapping[str, Mapping[str, tuple[str, str]]] = tomllib.loads(resource("captions.toml"))
 """Level -> figure, or list of items -> its title, and how to read it."""
 FEW_GROUPS = 10
@@ -68,7 +72,13 @@ class View:
     """The heading of a run; by default the name of the level."""
     items: ClassVar[str] = "items"
     """The plural name of its items."""
+    recognized: ClassVar[str] = "(?!)"
+    """A regular expression of the metrics that only this level has."""
     captions: ClassVar[Mapping[str, tuple[str, str]]] = CAPTIONS["any"]
+    columns: ClassVar[Mapping[str, Sequence[tuple[str, str]]]] = {}
+    """Metric -> headings and meanings of its columns; by default one column for every metric."""
+    counted: ClassVar[str] = "items"
+    """The heading of the column of numbers of items."""
     noted: ClassVar[str] = "overlap"
     """The metric beside the bars of each system in the picture of H, M and C."""
     sides: ClassVar[Mapping[str, str]] = AGREEMENTS
@@ -95,9 +105,7 @@ class View:
     not_compared: ClassVar[tuple[str, ...]] = ()
     """Controls without measures that models have too."""
     has_gap: ClassVar[bool] = False
-    """Whether the answer fills a gap at the end of the context."""
-    tags_items: ClassVar[bool] = False
-    """Whether the last words of contexts can be tagged by part of speech."""
+    """Whether the answer fills a gap at the end of the context, after a word with a tag."""
 
     def __init__(self, level: Level) -> None:
         self.level = level
@@ -111,11 +119,6 @@ class View:
     def item(self) -> str:
         """The singular name of its items."""
         return self.items.removesuffix("s")
-
-    @classmethod
-    def recognizes(cls, metrics: Collection[str]) -> bool:
-        """Whether results with these metrics are of this level."""
-        return False
 
     # Results -----------------------------------------------------------------------------------
 
@@ -200,16 +203,31 @@ class View:
 
     def system_rows(self, by_metric: ByMetric, letters: Letters) -> tuple[tuple[Column, ...], Rows]:
         """Return the columns and rows of the table of systems."""
-        metrics = list(dict.fromkeys(metric for _, metric in by_metric))
-        rows = tuple(
-            (
-                TableCell(name, name),
-                *(TableCell.value(by_metric.get((name, metric)), letters) for metric in metrics),
-                TableCell.count(n_items(by_metric, name)),
-            )
-            for name in systems_of(by_metric)
+        return self._rows(by_metric, letters, self.cells)
+
+    def _rows(
+        self, by_metric: ByMetric, letters: Letters, cells: Callable[..., Cells]
+    ) -> tuple[tuple[Column, ...], Rows]:
+        metrics = dict.fromkeys(metric for _, metric in by_metric)
+        shown = {metric: texts for metric, texts in self.columns.items() if metric in metrics}
+        shown = shown if self.columns else {metric: [(metric, "")] for metric in metrics}
+        numbers = (Column(name, help=text) for texts in shown.values() for name, text in texts)
+        rows = []
+        for name in systems_of(by_metric):
+            values = [cell for m in shown for cell in cells(by_metric, name, m, letters)]
+            count = TableCell.count(n_items(by_metric, name))
+            rows.append((TableCell(name, name), *values, count))
+        return (Column("system", "text"), *numbers, Column(self.counted)), tuple(rows)
+
+    def cells(self, by_metric: ByMetric, system: str, metric: str, letters: Letters) -> Cells:
+        """Return a value, and that of a perfect model if the metric has a second column."""
+        result = by_metric.get((system, metric))
+        value = TableCell.value(result, letters)
+        return (
+            (value, TableCell.perfect(result))
+            if len(self.columns.get(metric, ())) > 1
+            else (value,)
         )
-        return (Column("system", "text"), *map(Column, metrics), Column("items")), rows
 
     def compare(self, part: ReportPart) -> Compared | None:
         """Compare all pairs of systems by the main metrics; `None` if nothing can be compared."""
@@ -238,20 +256,13 @@ class View:
     def agreement(self, results: Sequence[Result]) -> Picture | None:
         """Return H, M and C of each system; `None` if no system has them."""
         estimates = {(r.system, r.metric): r.estimate for r in results}
-        systems = dict.fromkeys(r.system for r in self._models(results, "agreement_M"))
-
-        def find(system: str, what: str) -> Estimate | None:
-            return estimates.get((system, f"agreement_{what}" if what in AGREEMENTS else what))
-
+        systems = list(dict.fromkeys(r.system for r in self._models(results, "agreement_M")))
+        sides = {f"agreement_{side}": text for side, text in self.sides.items()}
         label = "probability that two answers agree"
-        names = list(systems)
-        return (
-            parts.agreement_bars("", label, names, find, self.noted, self.sides) if names else None
-        )
+        bars = parts.agreement_bars("", label, systems, estimates, sides, self.noted)
+        return bars if systems else None
 
-    def figures(
-        self, part: ReportPart, track: Track[Any] = quietly, for_page: bool = False
-    ) -> dict[str, Picture]:
+    def figures(self, part: ReportPart, track: Track[Any], for_page: bool) -> dict[str, Picture]:
         """Return the data of all figures by name; a page waits for fewer than a folder does."""
         metric = self.leading(part.results)
         estimates = {r.system: r.estimate for r in part.results if r.metric == metric}
@@ -310,9 +321,7 @@ class View:
         context = (item.context,)
         return ItemAnswers(item.id, item.group, context, item.original, self.people(item), systems)
 
-    def page_items(
-        self, part: ReportPart, inputs: Sequence[str] = ()
-    ) -> tuple[Mapping[str, Any] | None, tuple[ItemList, ...]]:
+    def page_items(self, part: ReportPart, inputs: Sequence[str]) -> PageItems:
         """Return the data of the items that a page shows, and lists of some of them."""
         stats = self._item_stats(part.first) if part.members else ()
         if not stats:
@@ -402,7 +411,8 @@ def view_of_results(results: Iterable[Result]) -> View:
     metrics = {result.metric for result in results}
     views = [view_of(name) for name in registry.names("views")]
     other = type("OtherView", (View,), {"title": "Results"})(views[0].level)
-    return next((view for view in views if view.recognizes(metrics)), other)
+    known = (v for v in views if any(re.fullmatch(v.recognized, metric) for metric in metrics))
+    return next(known, other)
 
 
 def by_system(results: Iterable[Result]) -> dict[tuple[str, str], Result]:

@@ -161,11 +161,8 @@ def typical_contexts(cases: Sequence[Case]) -> list[Case]:
     return [ordered[i] for i in sorted(picks, reverse=True)]
 
 
-def passage_bars(cases: Sequence[Case], system: str, passage: str | None = None) -> Panels:
-    """App. H: the words of every context of a passage, by default of the first one."""
-    chosen = passage if passage is not None else cases[0].pair.group
-    members = [case for case in cases if case.pair.group == chosen]
-    if not members:
-        raise UsageError(f"{system} has no context of passage {chosen!r}.")
-    bars = tuple(word_bars(case, system) for case in members)
-    return Panels(f"Passage {chosen}", bars, columns=3)
+def passage_bars(cases: Sequence[Case], system: str) -> Panels:
+    """App. H: the words of every context of the first passage."""
+    first = cases[0].pair.group
+    bars = tuple(word_bars(case, system) for case in cases if case.pair.group == first)
+    return Panels(f"Passage {first}", bars, columns=3)

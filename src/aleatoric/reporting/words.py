@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from itertools import islice, product
 from math import isclose
@@ -15,12 +15,12 @@ from aleatoric.levels.word import cases
 from aleatoric.levels.word_results import WIDE
 from aleatoric.levels.word_scoring import HUMAN, ORACLE, pair_of
 from aleatoric.nextword.answers import human_counts
-from aleatoric.registry import Track, quietly
+from aleatoric.registry import Track
 from aleatoric.reporting import finetune, tables, views, word_figures
 from aleatoric.reporting.page_data import Measure
 from aleatoric.reporting.parts import ReportPart
-from aleatoric.reporting.tables import Column, Letters, TableCell, listed, number, with_interval
-from aleatoric.reporting.views import ByMetric, Rows, View, by_system, systems_of
+from aleatoric.reporting.tables import Letters, TableCell, listed, number, with_interval
+from aleatoric.reporting.views import ByMetric, Cells, View, by_system, systems_of
 from aleatoric.result_types import Result, Table
 from aleatoric.runs.run import Store
 from aleatoric.runs.tables import FINETUNING
@@ -29,46 +29,9 @@ from aleatoric.studies.compare import ALPHA, Compared, dependent_draws, is_depen
 from aleatoric.studies.figure_data import Picture
 from aleatoric.types import Case, Categorical, Choices, Draws, Item
 
-PERFECT = "TVD if perfect"
-_PERFECT_HELP = "the plain TVD that a perfect model would have with as many people and draws"
-_M_HELP = "how often two draws of the model agree; below H: it varies more than people"
-_RANK_HELP = "rank of people's most frequent word in the model's list; none if it was never drawn"
-_LOG_LOSS_NOTE = (
-    "log loss: people's mean negative log-probability in nats, for exact models; bounds of "
-    "D², M, C, log loss and TVD are in --json (sq_distance_low, sq_distance_high, …)."
-)
-_COLUMNS = {
-    "overlap": ("overlap ↑", "2 ΣC / Σ(H + M): 1 for a perfect model, 0 if nothing is shared"),
-    "sq_distance": ("D² ↓", "squared distance H + M − 2C: 0 on average for a perfect model"),
-    "log_loss": ("log loss ↓", "people's mean negative log-probability under the model, in nats"),
-    "agreement_H": ("H", "how often two people agree"),
-    "agreement_M": ("M", _M_HELP),
-    "agreement_C": ("C", "how often a draw of the model agrees with a person"),
-    "tvd": ("TVD", "the papers' metric, from its debiased to its plain value; not for ranking"),
-    "tvd_syn": ("TVD syn", ""),
-    "tvd_sem": ("TVD sem", ""),
-    "ece_original": ("ECE original", "calibration to the word of the text"),
-    "ece_human": ("ECE human", "calibration to people's most frequent word"),
-    "ece_oracle": ("ECE oracle", "calibration to the most frequent word of one half of the people"),
-}
-"""Metric -> heading and meaning, in the order of the table of systems."""
-_LEADING = [_COLUMNS[metric][0] for metric in ("overlap", "sq_distance", "log_loss", "tvd")]
-_MEASURES = (
-    Measure("sq_distance", "D²", _COLUMNS["sq_distance"][1]),
-    Measure("H", "H", _COLUMNS["agreement_H"][1], "agreement_H"),
-    Measure("M", "M", "how often two draws of the model agree", "agreement_M"),
-    Measure("C", "C", _COLUMNS["agreement_C"][1], "agreement_C"),
-    Measure("log_loss", "log loss", "people's mean negative log-probability"),
-    Measure("tvd", "TVD", "share of probability that would have to move to match people"),
-    Measure("entropy_human", "H people", "entropy of people's answers, in nats"),
-    Measure("entropy_model", "H model", "entropy of the model's answers, in nats"),
-    Measure("tvd_syn", "TVD syn", "TVD of parts of speech"),
-    Measure("tvd_sem", "TVD sem", "TVD of clusters of meaning"),
-    Measure("mass", "on people's", "model's probability of people's words", "mass_on_human"),
-    Measure("rank", "rank", _RANK_HELP, "rank_of_human_mode", 0),
-    Measure("n_human", "people", "answers of people", digits=0),
-    Measure("n_model", "draws", "draws of the model; none if it is exact", digits=0),
-)
+_NOTES = tables.TEXTS["word"]["notes"]
+_LEADING = ("overlap", "sq_distance", "log_loss", "tvd")
+_MEASURES = [Measure(key, *facts) for key, facts in tables.TEXTS["word"]["measures"].items()]
 
 
 class WordView(View):
@@ -76,8 +39,10 @@ class WordView(View):
 
     title = "Next words"
     items = "contexts"
+    recognized = "(overlap|agreement_H|tvd|ece_original|ece_human)[^/]*"
     lists_title = "Contexts least like people"
     captions = views.CAPTIONS["word"]
+    columns = tables.TEXTS["word"]["columns"]
     hidden_figures = ("fig1_context", "figH_passage")
     letters_by = ("overlap", "sq_distance", "log_loss")
     item_stats = ("sq_distance", "tvd")
@@ -85,31 +50,61 @@ class WordView(View):
     across = "entropy_human"
     not_compared = (HUMAN,)
     has_gap = True
-    tags_items = True
-
-    @classmethod
-    def recognizes(cls, metrics: Collection[str]) -> bool:
-        """Whether metrics of words are among these."""
-        prefixes = ("overlap", "agreement_H", "tvd", "ece_original", "ece_human")
-        return any(metric.startswith(prefixes) and "/" not in metric for metric in metrics)
 
     def tables(self, results: Sequence[Result]) -> list[Table]:
-        """Return the table of systems."""
-        return [word_table(results)]
+        """Return the table of systems, with the interval of the overlap."""
+        return [self._table(results, self.cells, self.columns["overlap"][0][:1])]
 
     def leading_tables(self, results: Sequence[Result]) -> list[Table]:
         """Return overlap, squared distance, log loss and TVD; the rest is left to `--wide`."""
-        table = word_table(results)
-        rest = (name for name in table.columns[1:-1] if name not in _LEADING)
-        return [with_cut_note(replace(table, wide=tuple(rest), notes=_leading_notes(results)))]
+        (table,), leading = self.tables(results), [self.columns[m][0][0] for m in _LEADING]
+        rest = tuple(name for name in table.columns[1:-1] if name not in leading)
+        notes = ["overlap: 1 for a perfect model.", "D²: squared distance, 0 for a perfect model."]
+        if any(result.metric == "log_loss" for result in results):
+            notes.append("log loss: people's mean negative log-probability in nats, if exact.")
+        meaning = "TVD: the papers' metric, from its debiased to its plain value; not for ranking."
+        counts = self._count_note(results, ("log_loss", "tvd"))
+        shown = (*notes, meaning, *counts, *_interval_note(results))
+        return [with_cut_note(replace(table, wide=rest, notes=shown))]
 
     def paper_tables(self, results: Sequence[Result]) -> list[Table]:
         """Return the table of systems, with an interval beside every value."""
-        return [word_table(results, for_paper=True)]
+        return [
+            self._table(results, super().cells, [c[0] for cs in self.columns.values() for c in cs])
+        ]
+
+    def _table(
+        self,
+        results: Sequence[Result],
+        cells: Callable[..., Cells],
+        with_intervals: Collection[str],
+    ) -> Table:
+        columns, rows = self._rows(by_system(results), {}, cells)
+        names = tuple(column.heading for column in columns)
+        texts = tuple(
+            tuple(c.plain(name in with_intervals) for name, c in zip(names, row, strict=True))
+            for row in rows
+        )
+        return with_cut_note(Table("Word level", names, texts, self._notes(results)))
+
+    def cells(self, by_metric: ByMetric, system: str, metric: str, letters: Letters) -> Cells:
+        """Return values; a TVD or a log loss that is not known exactly is a range."""
+        cell, *perfect = super().cells(by_metric, system, metric, letters)
+        if metric == "tvd" and (result := by_metric.get((system, metric))):
+            # The true value lies between the debiased and the plain one.
+            other, plain = by_metric.get((system, "tvd_debiased")), result.estimate.value
+            same = other and other.estimate.n_items == result.estimate.n_items
+            low = other.estimate.value if other and same else None
+            text = number(plain) if low is None else tables.between(max(0.0, low), plain)
+            cell = replace(cell, text=text, interval="")
+        if metric == "log_loss":
+            cell = _loss_range(cell, by_metric, system)
+        return (cell, *perfect)
 
     def heading_of(self, metric: str) -> str:
         """Return the name of a metric in figures."""
-        return _COLUMNS.get(metric, (metric,))[0].rstrip(" ↓↑")
+        heading: str = self.columns.get(metric, [(metric, "")])[0][0]
+        return heading.rstrip(" ↓↑")
 
     def finding(self, results: Sequence[Result], compared: Compared | None = None) -> str:
         """Say who is closest to people, and who varies more or less than people."""
@@ -140,9 +135,22 @@ class WordView(View):
             )
         yield from super().caveats(results)
 
-    def system_rows(self, by_metric: ByMetric, letters: Letters) -> tuple[tuple[Column, ...], Rows]:
-        """Return overlap and squared distance first, the papers' metrics after them."""
-        return word_rows(by_metric, letters)
+    def _notes(self, results: Sequence[Result]) -> tuple[str, ...]:
+        has_loss = any(result.metric == "log_loss" for result in results)
+        notes = [note for name, note in _NOTES.items() if has_loss or name != "log_loss"]
+        return (*notes, *self._count_note(results, self.columns), *_interval_note(results))
+
+    def _count_note(self, results: Sequence[Result], metrics: Iterable[str]) -> Iterator[str]:
+        """Say which metrics are over other numbers of items than the one in the table."""
+        found = by_system(results)
+        counts: dict[str, list[str]] = {}
+        for metric, system in product(metrics, systems_of(found)):
+            n_items = found[system, metric].estimate.n_items if (system, metric) in found else 0
+            if n_items not in (0, views.n_items(found, system)):
+                counts.setdefault(self.heading_of(metric), []).append(f"{system} {n_items:,}")
+        if counts:
+            named = "; ".join(f"{name}: {', '.join(texts)}" for name, texts in counts.items())
+            yield f"items: those of a row's first value; some columns have other numbers ({named})."
 
     def part_tables(self, part: ReportPart) -> list[Table]:
         """Return the leading metrics by quartiles of human agreement."""
@@ -154,9 +162,7 @@ class WordView(View):
         tables = [by_agreement(store, shown[store.path]) for store in part.stores]
         return [replace(tables[0], rows=tuple(row for table in tables for row in table.rows))]
 
-    def figures(
-        self, part: ReportPart, track: Track[Any] = quietly, for_page: bool = False
-    ) -> dict[str, Picture]:
+    def figures(self, part: ReportPart, track: Track[Any], for_page: bool) -> dict[str, Picture]:
         """Return the papers' figures; the learning curve takes too long for a page."""
         studies = word_figures.PAGE_STUDIES if for_page else word_figures.STUDIES
         return word_figures.word_figures(part, track, studies=studies)
@@ -208,51 +214,6 @@ class FinetuneView(WordView):
         return finetune.curve_pictures(store)
 
 
-def word_table(
-    results: Sequence[Result], title: str = "Word level", for_paper: bool = False
-) -> Table:
-    """One row per system; for a paper, every value has its interval."""
-    columns, rows = word_rows(by_system(results), {}, with_ranges=not for_paper)
-    headings = tuple(column.heading for column in columns)
-    shown = [for_paper or heading == _COLUMNS["overlap"][0] for heading in headings]
-    texts = tuple(
-        tuple(cell.plain(ends) for cell, ends in zip(row, shown, strict=True)) for row in rows
-    )
-    return with_cut_note(Table(title, headings, texts, _notes(results)))
-
-
-def word_rows(
-    by_metric: ByMetric, letters: Letters, with_ranges: bool = True
-) -> tuple[tuple[Column, ...], Rows]:
-    """Return columns and cells; with ranges, TVD goes from its debiased to its plain value."""
-    available = {metric for _, metric in by_metric}
-    columns = [Column("system", "text")]
-    metrics = [metric for metric in _COLUMNS if metric in available]
-    for metric in metrics:
-        heading, meaning = _COLUMNS[metric]
-        columns.append(Column(heading, help=meaning))
-        columns += [Column(PERFECT, help=_PERFECT_HELP)] if metric == "tvd" else []
-    rows = []
-    for name in systems_of(by_metric):
-        cells = [TableCell(name, name)]
-        for metric in metrics:
-            result = by_metric.get((name, metric))
-            cell = TableCell.value(result, letters)
-            if metric == "tvd" and result and with_ranges:
-                # The true value lies between the debiased and the plain one.
-                other = by_metric.get((name, "tvd_debiased"))
-                plain = result.estimate.value
-                same = other and other.estimate.n_items == result.estimate.n_items
-                low = other.estimate.value if other and same else None
-                text = number(plain) if low is None else tables.between(max(0.0, low), plain)
-                cell = replace(cell, text=text, interval="")
-            if metric == "log_loss" and with_ranges:
-                cell = _loss_range(cell, by_metric, name)
-            cells += [cell, TableCell.perfect(result)] if metric == "tvd" else [cell]
-        rows.append((*cells, TableCell.count(views.n_items(by_metric, name))))
-    return (*columns, Column("items")), tuple(rows)
-
-
 def _loss_range(cell: TableCell, by_metric: ByMetric, system: str) -> TableCell:
     """Return the cell of a log loss, as the range of its bounds if they are far apart."""
     results = (by_metric.get((system, f"log_loss_{end}")) for end in ("low", "high"))
@@ -260,45 +221,6 @@ def _loss_range(cell: TableCell, by_metric: ByMetric, system: str) -> TableCell:
     if low is None or high is None or high - low <= WIDE:
         return cell
     return replace(cell, text=tables.between(low, high), interval="")
-
-
-def _notes(results: Sequence[Result]) -> tuple[str, ...]:
-    notes = [
-        "H: how often two people agree; M: two draws of the model; C: a draw and a person. "
-        "M < H: the model varies more than people.",
-        "overlap: 2 ΣC / Σ(H + M), 1 for a perfect model; D²: H + M − 2C, 0 for a perfect model. "
-        "D² is unbiased at any number of people and draws, overlap nearly so; by chance an "
-        "overlap may exceed 1, and a D² be below 0.",
-        "TVD: the papers' metric, from its debiased to its plain value; it depends on the numbers "
-        "of people and draws and is not used for ranking. TVD if perfect: an estimate of the plain "
-        "value of a perfect model; too low with fewer than about 20 people.",
-        "ECE is shown for reference only: it is misleading when people disagree.",
-    ]
-    if any(result.metric == "log_loss" for result in results):
-        notes.insert(2, _LOG_LOSS_NOTE)
-    return (*notes, *_count_note(results, _COLUMNS), *_interval_note(results))
-
-
-def _leading_notes(results: Sequence[Result]) -> tuple[str, ...]:
-    notes = ["overlap: 1 for a perfect model.", "D²: squared distance, 0 for a perfect model."]
-    if any(result.metric == "log_loss" for result in results):
-        notes.append("log loss: people's mean negative log-probability in nats, if exact.")
-    notes.append("TVD: the papers' metric, from its debiased to its plain value; not for ranking.")
-    return (*notes, *_count_note(results, ("log_loss", "tvd")), *_interval_note(results))
-
-
-def _count_note(results: Sequence[Result], metrics: Iterable[str]) -> Iterator[str]:
-    """Say which metrics are over other numbers of items than the one in the table."""
-    found = by_system(results)
-    counts: dict[str, list[str]] = {}
-    for metric, system in product(metrics, systems_of(found)):
-        n_items = found[system, metric].estimate.n_items if (system, metric) in found else 0
-        if n_items not in (0, views.n_items(found, system)):
-            text = f"{system} {n_items:,}"
-            counts.setdefault(_COLUMNS[metric][0].rstrip(" ↓↑"), []).append(text)
-    if counts:
-        named = "; ".join(f"{name}: {', '.join(texts)}" for name, texts in counts.items())
-        yield f"items: those of a row's first value; some columns have other numbers ({named})."
 
 
 def _interval_note(results: Sequence[Result]) -> Iterator[str]:

@@ -16,7 +16,7 @@ from aleatoric.levels import word as pipeline
 from aleatoric.levels.base import run_job
 from aleatoric.levels.word import WordJob, results
 from aleatoric.nextword.answers import Reading, ReadItems
-from aleatoric.reporting.words import word_table
+from aleatoric.reporting.views import view_of
 from aleatoric.result_types import Result
 from aleatoric.runs.run import Store
 from aleatoric.studies.compare import compare
@@ -118,7 +118,8 @@ def test_notes_name_sources_of_variation_in_intervals(with_persons: Store, witho
 
 
 def test_table_names_interval_method(with_persons: Store, without: Store) -> None:
-    notes, plain = ("\n".join(word_table(results(own)).notes) for own in (with_persons, without))
+    tables = (view_of("word").tables(results(own))[0] for own in (with_persons, without))
+    notes, plain = ("\n".join(table.notes) for table in tables)
     assert METHOD in notes
     assert METHOD not in plain
 

@@ -20,8 +20,8 @@ from aleatoric.levels.base import run_job
 from aleatoric.reporting import page as html
 from aleatoric.reporting import parts
 from aleatoric.reporting import word_figures as collect
-from aleatoric.reporting.page import command_of, make_report
-from aleatoric.reporting.page_data import page_figures, to_data, to_json
+from aleatoric.reporting.page import command_of, make_report, page_figures
+from aleatoric.reporting.page_data import to_data, to_json
 from aleatoric.reporting.parts import ReportPart, part_of, parts_of
 from aleatoric.reporting.views import view_of
 from aleatoric.runs.run import Store
@@ -252,7 +252,7 @@ def test_element_ids_used_by_scripts_are_present(page: str) -> None:
 def test_figures_per_system_are_grouped_as_variants() -> None:
     one, two = (Lines(name, "x", "y", ()) for name in "ab")
     data = {"fig2_tvd_kde": one, "passages gpt2": one, "passages a b": two, "own": one}
-    found = {figure.name: figure for figure in page_figures(view_of("word").captions, data)}
+    found = {figure.name: figure for figure in page_figures(view_of("word"), data)}
     assert list(found) == ["fig2_tvd_kde", "passages", "own"]
     assert found["passages"].variants == {"gpt2": one, "a b": two}
 

@@ -8,7 +8,8 @@ import numpy as np
 import pytest
 
 from aleatoric.cli.printing import json_text, plain
-from aleatoric.reporting.explorer.listing import Links, csv_lines, joined
+from aleatoric.reporting.explorer.library import Library
+from aleatoric.reporting.explorer.listing import Site, csv_lines, joined
 from aleatoric.reporting.explorer.plots import Axis
 from aleatoric.reporting.explorer.snapshot import MeasureColumns, Query, Range, parse
 from aleatoric.reporting.finetune import perplexity
@@ -101,7 +102,9 @@ def test_names_in_latex_and_markdown_are_plain_text() -> None:
 
 
 def test_links_and_query_parameters() -> None:
-    address = Links("s3cret").to("run", "0", "context", params=[("id", "1:2 <a>"), ("q", "")])
+    address = Site(Library([]), "s3cret").to(
+        "run", "0", "context", params=[("id", "1:2 <a>"), ("q", "")]
+    )
     assert address == "/s3cret/run/0/context?id=1%3A2+%3Ca%3E"
     asked = parse({"q": ["a"], "of": ["tvd"], "min": ["0.5"], "page": ["x"]})
     assert asked.ranges == (Range("tvd", 0.5, math.inf),)

@@ -6,7 +6,8 @@ import pytest
 
 from aleatoric.inference.paired import IDENTICAL, Paired, PermutationTest
 from aleatoric.reporting.comparisons import summary
-from aleatoric.reporting.words import closest, word_rows
+from aleatoric.reporting.views import view_of
+from aleatoric.reporting.words import closest
 from aleatoric.result_types import Result
 from aleatoric.studies.compare import Compared, Comparison
 from aleatoric.studies.compare_statistics import order_of
@@ -136,6 +137,6 @@ def test_log_loss_is_a_range_where_its_bounds_are_far_apart(high: float | None, 
         ("m", name): Result("m", name, signature, Estimate(value, None, 9, 9))
         for name, value in values.items()
     }
-    columns, (row,) = word_rows(by_metric, {})
+    columns, (row,) = view_of("word").system_rows(by_metric, {})
     place = [column.heading for column in columns].index("log loss ↓")
     assert row[place].text == shown

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from aleatoric.inference.estimate import CUT_NOTE
-from aleatoric.reporting.words import word_table
+from aleatoric.reporting.views import view_of
 from aleatoric.result_types import Result
 from aleatoric.types import Estimate, Interval, Signature
 
@@ -18,11 +18,14 @@ def overlap(system: str, method: str) -> Result:
 
 def test_note_names_interval_method() -> None:
     found = [overlap("a", T), overlap("b", f"{T}, cut at 1")]
-    assert word_table(found).notes[-2:] == (f"[low, high]: 95% interval, {T}.", CUT_NOTE)
+    assert view_of("word").tables(found)[0].notes[-2:] == (
+        f"[low, high]: 95% interval, {T}.",
+        CUT_NOTE,
+    )
 
 
 def test_note_names_systems_if_interval_methods_differ() -> None:
     found = [overlap("a", T), overlap("b", BOOTSTRAP), overlap("c", T)]
-    assert word_table(found).notes[-1] == (
+    assert view_of("word").tables(found)[0].notes[-1] == (
         f"[low, high]: 95% interval, {T} (a, c); {BOOTSTRAP} (b)."
     )

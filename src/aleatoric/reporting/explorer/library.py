@@ -12,7 +12,7 @@ import threading
 import time
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
-from dataclasses import asdict, dataclass, field
+from dataclasses import dataclass, field
 from datetime import datetime
 from pathlib import Path
 from typing import Any
@@ -46,32 +46,6 @@ IDLE = 10
 
 
 @dataclass(frozen=True)
-class SystemProgress:
-    """The progress of one system."""
-
-    name: str
-    done: int
-    finished: bool
-    tokens: int = 0
-
-
-@dataclass(frozen=True)
-class RunProgress:
-    """The progress of a run; `total` is 0 if the number of items is not known."""
-
-    total: int = 0
-    systems: tuple[SystemProgress, ...] = ()
-    scored: bool = False
-    scoring: int = 0
-    """Items done by a scoring in progress."""
-
-    @property
-    def finished(self) -> bool:
-        """Whether all systems have answered and are scored."""
-        return self.scored and not self.scoring and all(system.finished for system in self.systems)
-
-
-@dataclass(frozen=True)
 class Summary:
     """The slow computations: results with their intervals, and curves."""
 
@@ -94,7 +68,6 @@ class OpenRun:
         self.key = key
         self.path = path
         self.name = path.resolve().name
-        self.progress = RunProgress()
         self.summary: Summary | None = None
         self.tags: Mapping[str, Flags] = {}
         self._requested_tagger = tagger
@@ -102,7 +75,7 @@ class OpenRun:
         with self.reading() as store:
             self.snapshot: Snapshot = take(store, view_of_run(store), _version(store))
             self.manifest: dict[str, Any] = store.manifest
-            self.progress = _progress(store, self.snapshot)
+            self.progress: dict[str, Any] = _progress(store, self.snapshot)
 
     def reading(self) -> Store:
         """Open the run for a moment, on a connection that cannot write."""
@@ -115,16 +88,12 @@ class OpenRun:
 
     def progress_data(self) -> dict[str, Any]:
         """Return the progress of the run, for pages and for those that poll it."""
-        progress, version = self.progress, self.snapshot.version
-        return {
-            "total": progress.total,
-            "scored": progress.scored,
-            "scoring": progress.scoring,
-            "finished": progress.finished,
-            "version": ".".join(map(str, version)),
-            "summary": self.summary is not None and self.summary.version == version,
-            "systems": [asdict(system) for system in progress.systems],
-        }
+        version = self.snapshot.version
+        facts = {**self.progress}
+        systems = facts.pop("systems")
+        is_summarised = self.summary is not None and self.summary.version == version
+        now = {"version": ".".join(map(str, version)), "summary": is_summarised}
+        return {**facts, **now, "systems": systems}
 
     def look(self) -> None:
         """Read what has changed."""
@@ -132,19 +101,19 @@ class OpenRun:
             version = _version(store)
             if version != self.snapshot.version:
                 self.snapshot = take(store, view_of_run(store), version, self.snapshot)
-            elif self.progress.finished:
+            elif self.progress["finished"]:
                 return
             self.progress = _progress(store, self.snapshot)
 
     def work(self) -> bool:
         """Do one long computation that is due; return whether there was one."""
-        has_numbers = self.progress.scored or any(system.tokens for system in self.progress.systems)
+        has_tokens = any(system["tokens"] for system in self.progress["systems"])
         summarised = self.summary.version if self.summary else None
-        if has_numbers and summarised != self.snapshot.version:
+        if (self.progress["scored"] or has_tokens) and summarised != self.snapshot.version:
             self.summary = self._summarise()
             return True
         tagger = self._requested_tagger or self.snapshot.tagger
-        if not self._tagged and tagger is not None and self.snapshot.view.tags_items:
+        if not self._tagged and tagger is not None and self.snapshot.view.has_gap:
             self._tagged = True
             self._tag(tagger)
             return True
@@ -268,24 +237,30 @@ def _version(store: Store) -> tuple[int, ...]:
     return (store.stats_generation, store.n_items, *tokens)
 
 
-def _progress(store: Store, snapshot: Snapshot) -> RunProgress:
+def _progress(store: Store, snapshot: Snapshot) -> dict[str, Any]:
+    """Return how far a run is; `total` is 0 if the number of items is not known."""
     names = [name for name in store.systems() if not snapshot.is_control(name)]
-    systems = tuple(_system_progress(store, name, snapshot) for name in names)
-    if not snapshot.view.has_items:
-        return RunProgress(0, systems, bool(systems))
-    return RunProgress(store.n_items, systems, store.has_stats(), scored_until(store, names[:1]))
+    systems = [_system_progress(store, name, snapshot) for name in names]
+    total, scored, scoring = 0, bool(systems), 0
+    if snapshot.view.has_items:
+        # `scoring` are the items done by a scoring in progress.
+        total, scored, scoring = store.n_items, store.has_stats(), scored_until(store, names[:1])
+    finished = scored and not scoring and all(system["finished"] for system in systems)
+    facts = {"total": total, "scored": scored, "scoring": scoring, "finished": finished}
+    return facts | {"systems": systems}
 
 
-def _system_progress(store: Store, name: str, snapshot: Snapshot) -> SystemProgress:
-    finished, scored = bool(store.meta(f"done {name}")), snapshot.systems.get(name)
+def _system_progress(store: Store, name: str, snapshot: Snapshot) -> dict[str, Any]:
+    finished, scored, tokens = bool(store.meta(f"done {name}")), snapshot.systems.get(name), 0
     if not snapshot.view.has_items:
         sums = store.token_sums(name)
         done, tokens = (sums.items, sums.tokens) if sums else (0, 0)
-        return SystemProgress(name, done, finished, tokens)
-    if finished and scored is not None:
+    elif finished and scored is not None:
         # Counting reads every draw: finished systems were counted when they were scored.
-        return SystemProgress(name, len(np.unique(scored.places)), True)
-    return SystemProgress(name, store.n_items_with_draws(name), finished)
+        done = len(np.unique(scored.places))
+    else:
+        done = store.n_items_with_draws(name)
+    return {"name": name, "done": done, "finished": finished, "tokens": tokens}
 
 
 def _tag_contexts(contexts: Iterable[str], tagger: str) -> Codes:

@@ -15,8 +15,6 @@ import numpy as np
 from aleatoric.data.files import csv_text
 from aleatoric.reporting.explorer.plots import Data, PlotCell
 from aleatoric.reporting.explorer.snapshot import (
-    ORDER,
-    PAGE,
     MeasureColumns,
     Params,
     Query,
@@ -78,10 +76,12 @@ Pairs = Iterable[tuple[str, str]]
 
 
 @dataclass(frozen=True)
-class Links:
-    """Makes addresses."""
+class Site:
+    """The runs and the addresses of their pages."""
 
+    library: Library
     token: str
+    """The secret that all addresses begin with."""
 
     def to(self, *parts: str, params: Pairs = ()) -> str:
         """Return the address of a page; parameters without a value are left out."""
@@ -93,25 +93,17 @@ class Links:
         """Return the address of a page of one run."""
         return self.to("run", key, *parts, params=params)
 
-
-N_GROUPS = 400
-"""Groups that fit in a list to choose from."""
-A, B, DIFFERENCE, GAP = "a", "b", "difference", "gap"
-
-
-@dataclass(frozen=True)
-class Site:
-    """The runs, and how to link to them."""
-
-    library: Library
-    links: Links
-
     def find(self, key: str) -> OpenRun:
         """Return a run by its key in addresses."""
         run = next((run for run in self.library.runs if run.key == key), None)
         if run is None:
             raise NotFoundError("There is no such run.")
         return run
+
+
+PAGE = 50
+"""Rows on a page of a list."""
+A, B, DIFFERENCE, GAP = "a", "b", "difference", "gap"
 
 
 @dataclass(frozen=True)
@@ -135,13 +127,14 @@ class NamedSystem:
 
 @dataclass(frozen=True)
 class Listing:
-    """Rows in an order, with the addresses of the list itself and of its items.
+    """Items of one or two systems in an order, with the addresses of the list and of its items.
 
     `fixed` are the parameters that say what the list is about; `shown` are its columns.
     """
 
-    links: Links
+    site: Site
     run: OpenRun
+    systems: tuple[NamedSystem, ...]
     columns: MeasureColumns
     shown: tuple[Measure, ...]
     query: Query
@@ -152,11 +145,11 @@ class Listing:
 
     def at(self, pairs: Pairs) -> str:
         """Return the address of the list with these parameters."""
-        return self.links.to(*self.path, params=pairs)
+        return self.site.to(*self.path, params=pairs)
 
     def item_at(self, pairs: Pairs) -> str:
         """Return the address of an item's page with these parameters."""
-        return self.links.run(self.run.key, "context", params=pairs)
+        return self.site.run(self.run.key, "context", params=pairs)
 
     def params(self, **changes: object) -> list[tuple[str, str]]:
         """Return the parameters of this list, with some of the query's changed."""
@@ -167,30 +160,20 @@ class Listing:
         return int(self.run.snapshot.items.numbers[self.columns.places[row]])
 
 
-@dataclass(frozen=True)
-class TwoSystems:
-    """Two systems by one measure, and the list of the items that both have."""
-
-    first: NamedSystem
-    second: NamedSystem
-    measure: Measure
-    listing: Listing
-
-
 def run_head(site: Site, run: OpenRun, here: str) -> Data:
     """Return the data of the header that all pages of a run share."""
     view = run.snapshot.view
-    tabs = [("Overview", "", site.links.run(run.key))]
+    tabs = [("Overview", "", site.run(run.key))]
     if view.has_items:
-        tabs.append((view.items.title(), "contexts", site.links.run(run.key, "contexts")))
-        tabs.append(("Compare", "compare", site.links.to("compare", params=[("run", run.key)])))
+        tabs.append((view.items.title(), "contexts", site.run(run.key, "contexts")))
+        tabs.append(("Compare", "compare", site.to("compare", params=[("run", run.key)])))
     else:
-        tabs.append(("Reliability", "tokens", site.links.run(run.key, "tokens")))
+        tabs.append(("Reliability", "tokens", site.run(run.key, "tokens")))
     return {
         "run": run,
         "tabs": [{"title": t, "here": key == here, "href": href} for t, key, href in tabs],
-        "home": site.links.to() if len(site.library.runs) > 1 else None,
-        "watch": None if run.progress.finished else site.links.run(run.key, "progress.json"),
+        "home": site.to() if len(site.library.runs) > 1 else None,
+        "watch": None if run.progress["finished"] else site.run(run.key, "progress.json"),
     }
 
 
@@ -209,10 +192,10 @@ def system_listing(site: Site, run: OpenRun, params: Params) -> Listing:
     probe = probe if probe in snapshot.probes else next(iter(snapshot.probes), "")
     measures = tuple(measure for measure in snapshot.measures if measure.probe == probe)
     fixed = tuple(pair for pair in (("system", columns.name), ("probe", probe)) if pair[1])
-    query = parse(params, measures[0].key if measures else ORDER)
-    path = ("run", run.key, "contexts")
+    query = parse(params, *(measure.key for measure in measures[:1]))
     rows = select(columns, snapshot.items, query, run.tags)
-    return Listing(site.links, run, columns, measures, query, rows, fixed, path)
+    chosen, path = (NamedSystem(run, columns.name, columns.name),), ("run", run.key, "contexts")
+    return Listing(site, run, chosen, columns, measures, query, rows, fixed, path)
 
 
 def _compared_measures(measure: Measure, labels: tuple[str, str]) -> tuple[Measure, ...]:
@@ -227,8 +210,8 @@ def _compared_measures(measure: Measure, labels: tuple[str, str]) -> tuple[Measu
     )
 
 
-def two_systems(site: Site, params: Params) -> TwoSystems | None:
-    """Return the comparison that an address asks for; `None` if there are no two systems."""
+def two_systems(site: Site, params: Params) -> tuple[Listing, Measure] | None:
+    """Return the items of two systems and their measure; `None` if there are no two systems."""
     systems = candidates(site, run_of(site, params))
     if len(systems) < 2:
         return None
@@ -243,8 +226,8 @@ def two_systems(site: Site, params: Params) -> TwoSystems | None:
     fixed = (("a", first.key), ("b", second.key), ("measure", measure.key))
     query = parse(params, GAP)
     rows = select(columns, snapshot.items, query, first.run.tags)
-    item_list = Listing(site.links, first.run, columns, shown, query, rows, fixed, ("compare",))
-    return TwoSystems(first, second, measure, item_list)
+    pair, path = (first, second), ("compare",)
+    return Listing(site, first.run, pair, columns, shown, query, rows, fixed, path), measure
 
 
 def run_of(site: Site, params: Params) -> OpenRun:
@@ -286,28 +269,18 @@ def joined(first: MeasureColumns, second: MeasureColumns, key: str) -> MeasureCo
 
 def listed(items: Listing) -> Data:
     """Return what the template of a list shows."""
-    groups, last = items.run.snapshot.items.groups, max(1, math.ceil(len(items.rows) / PAGE))
+    last = max(1, math.ceil(len(items.rows) / PAGE))
     # A page number beyond the last page shows the last page.
     page = min(items.query.page, last)
     return {
-        "query": items.query,
-        "n_found": len(items.rows),
-        "n_all": len(items.columns.places),
+        "list": items,
         "first": (page - 1) * PAGE + 1 if len(items.rows) else 0,
         "page": page,
         "pages": last,
-        "earlier": items.at(items.params(page=page - 1)) if page > 1 else None,
-        "later": items.at(items.params(page=page + 1)) if page < last else None,
         "columns": [_heading(items, measure) for measure in items.shown],
         "rows": list(_lines(items, items.rows[(page - 1) * PAGE : page * PAGE].tolist())),
         "ranges": [_chip(items, limits) for limits in items.query.ranges],
-        "here": items.at(()),
-        "fixed": items.fixed,
         "tags": sorted(items.run.tags),
-        "groups": groups if len(groups) <= N_GROUPS else (),
-        "items": items.run.snapshot.view.items,
-        "clear": items.at(items.fixed),
-        "is_narrowed": len(items.rows) < len(items.columns.places),
     }
 
 
@@ -329,12 +302,6 @@ def _csv_rows(items: Listing) -> Iterator[list[object]]:
                 item_id, group, context = heads[items.number(row)]
                 tag = tag_of(items.run, int(items.columns.places[row]))
                 yield [item_id, group, tag, *(float(column[row]) for column in values), context]
-
-
-def narrowed(items: Listing, chosen: Range) -> str:
-    """Return the address of the list, limited to items in a range."""
-    kept = (limits for limits in items.query.ranges if limits.key != chosen.key)
-    return items.at(items.params(ranges=(*kept, chosen), page=1))
 
 
 def cell_address(items: Listing, keys: tuple[str, str]) -> Callable[[PlotCell], str]:

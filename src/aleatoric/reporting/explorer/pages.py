@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -45,15 +45,14 @@ def overview(site: Site, run: OpenRun, params: Params) -> Data:
     head = listing.run_head(site, run, "")
     return head | {
         "title": f"{view.heading}: {run.snapshot.corpus}",
-        "view": view,
         "tables": _tables_of(run),
         "summary": summary,
         "progress": progress,
         "agreement": to_json(to_data(drawn)) if (drawn := summary and summary.agreement) else "",
         "spread": _spread(run),
         "facts": _facts(run),
-        "searched": site.links.run(run.key, "contexts") if view.has_items else None,
-        "watch": head["watch"] or (None if summary else site.links.run(run.key, "progress.json")),
+        "searched": site.run(run.key, "contexts") if view.has_items else None,
+        "watch": head["watch"] or (None if summary else site.run(run.key, "progress.json")),
     }
 
 
@@ -117,11 +116,7 @@ def contexts(site: Site, run: OpenRun, params: Params) -> Data:
         **listing.run_head(site, run, "contexts"),
         **listing.listed(items),
         "title": f"{state.view.items.title()} of {items.columns.name or run.name}",
-        "system": items.columns.name,
-        "probe": items.shown[0].probe if items.shown else "",
-        "systems": list(state.systems),
-        "probes": state.probes,
-        "csv": site.links.run(run.key, "contexts.csv"),
+        "csv": site.run(run.key, "contexts.csv"),
         "plots": _plots(items),
     }
 
@@ -142,11 +137,12 @@ def _plots(items: Listing) -> list[Data]:
 
 def _histogram(items: Listing, measure: Measure) -> Data:
     bins = plots.histogram(items.columns.values[measure.key][items.rows])
-    plot = plots.histogram_plot(
-        bins,
-        measure.heading,
-        lambda bar: listing.narrowed(items, Range(measure.key, bar.low, bar.high)),
-    )
+    kept = [limits for limits in items.query.ranges if limits.key != measure.key]
+
+    def link(low: float, high: float) -> str:
+        return items.at(items.params(ranges=(*kept, Range(measure.key, low, high)), page=1))
+
+    plot = plots.histogram_plot(bins, measure.heading, link)
     about = f"{measure.heading}: {measure.about}. Click a bar to see its items."
     return plot | {"about": about, "name": f"histogram of {measure.heading}"}
 
@@ -167,42 +163,41 @@ def _marks(items: Listing, keys: tuple[str, str], labels: tuple[str, str], frame
 def compare(site: Site, params: Params) -> Data:
     """The scatter of two systems, and a page of the items on which they differ."""
     run = listing.run_of(site, params)
-    head, pair = listing.run_head(site, run, "compare"), listing.two_systems(site, params)
-    if pair is None:
+    head, found = listing.run_head(site, run, "compare"), listing.two_systems(site, params)
+    if found is None:
         return head | {"title": "Compare", "found": None}
-    items = pair.listing
-    swapped = [("a", pair.second.key), ("b", pair.first.key), ("measure", pair.measure.key)]
+    items, measure = found
+    first, second = items.systems
+    swapped = [("a", second.key), ("b", first.key), ("measure", measure.key)]
     differences = items.columns.values[listing.DIFFERENCE]
     defined = differences[np.isfinite(differences)]
     return {
         **head,
         **listing.listed(items),
-        "title": f"{pair.first.label} v {pair.second.label}",
-        "found": pair,
+        "title": f"{first.label} v {second.label}",
+        "found": {"first": first, "second": second, "measure": measure},
         "known": listing.candidates(site, run),
-        "measures": items.run.snapshot.measures,
         "means": [items.columns.mean(key) for key in (listing.A, listing.B, listing.DIFFERENCE)],
         "lower": float(((defined < 0) + 0.5 * (defined == 0)).mean()) if len(defined) else None,
-        "plot": _scatter(pair),
-        "csv": site.links.to("compare.csv"),
+        "plot": _scatter(items, (first.label, second.label), measure),
+        "csv": site.to("compare.csv"),
         "swap": items.at(swapped),
     }
 
 
 def compare_csv(site: Site, params: Params) -> Answer:
     """Both systems on the filtered items, in the order shown."""
-    pair = listing.two_systems(site, params)
-    if pair is None:
+    found = listing.two_systems(site, params)
+    if found is None:
         raise NotFoundError("There are no two systems to compare.")
-    return listing.csv_answer(pair.listing, "compare.csv", [m.heading for m in pair.listing.shown])
+    return listing.csv_answer(found[0], "compare.csv", [m.heading for m in found[0].shown])
 
 
-def _scatter(pair: listing.TwoSystems) -> Data:
-    labels = (pair.first.label, pair.second.label)
+def _scatter(items: Listing, labels: tuple[str, str], measure: Measure) -> Data:
     frame = Frame(width=460, height=460, bottom=44)
-    plot = _marks(pair.listing, (listing.A, listing.B), labels, frame)
+    plot = _marks(items, (listing.A, listing.B), labels, frame)
     about = (
-        f"Each mark is an item by its {pair.measure.heading}; above the line, the second system's "
+        f"Each mark is an item by its {measure.heading}; above the line, the second system's "
         "is higher. Click a mark to see its items; large marks hold several."
     )
     return plot | {"diagonal": True, "about": about, "name": " v ".join(labels)}
@@ -219,10 +214,10 @@ def tokens(site: Site, run: OpenRun, params: Params) -> Data:
         "systems": list(curves),
         "diagrams": [plots.reliability_plot(p) for p in pictures if isinstance(p, Reliability)],
         "about": _RELIABILITY,
-        "here": site.links.run(run.key, "tokens"),
-        "csv": site.links.run(run.key, "tokens.csv"),
+        "here": site.run(run.key, "tokens"),
+        "csv": site.run(run.key, "tokens.csv"),
         "problem": run.summary.problem if run.summary else "",
-        "watch": head["watch"] or (None if curves else site.links.run(run.key, "progress.json")),
+        "watch": head["watch"] or (None if curves else site.run(run.key, "progress.json")),
     }
 
 
@@ -257,53 +252,40 @@ N_DISTANCES = 3
 Shares = Mapping[str, Mapping[str, float]]
 
 
-@dataclass(frozen=True)
-class AskedItem:
-    """The item that a page is about, and the list that led to it."""
-
-    run: OpenRun
-    no: int
-    place: int
-    listing: Listing
-    chosen: tuple[str, ...]
-    """The keys of the systems that the reader looks at: they are shown first."""
-
-
 def item(site: Site, run: OpenRun, params: Params) -> Data:
     """The page of an item, with links to the items before and after it."""
-    target = _requested_item(site, run, params)
-    available = _systems_beside(site, run)
-    order = {key: place for place, key in enumerate(target.chosen)}
+    place = _find(run, params)
+    items, available = _list_of(site, run, params), _systems_beside(site, run)
+    order = {system.key: i for i, system in enumerate(items.systems)}
     named = sorted(available, key=lambda system: order.get(system.key, len(order)))[: N_SERIES - 1]
-    people, systems = _answers(target, named)
-    view = run.snapshot.view
+    no = int(run.snapshot.items.numbers[place])
+    people, systems = _answers(run, no, named)
     return {
         **listing.run_head(site, run, "contexts"),
-        **listing.neighbors(target.listing, target.place),
-        "title": f"{view.item.title()} {people.id}",
-        "item_id": people.id,
-        "group": people.group,
-        "turns": people.context,
-        "has_gap": view.has_gap,
-        "original": people.original,
-        "tag": listing.tag_of(run, target.place),
-        "tables": list(_tables(target, named)),
+        **listing.neighbors(items, place),
+        "title": f"{run.snapshot.view.item.title()} {people.id}",
+        "item": people,
+        "tag": listing.tag_of(run, place),
+        "tables": list(_tables(run, place, named)),
         "left_out": len(available) - len(named),
-        **_sides(target, people, systems, named, one(params, "top")),
+        **(
+            _text_sides(run, place, people.people, systems, named)
+            if isinstance(people.people, tuple)
+            else _answer_sides(items, no, people, systems, one(params, "top"))
+        ),
     }
 
 
-def _requested_item(site: Site, run: OpenRun, params: Params) -> AskedItem:
-    no, place = _find(run, params)
-    pair = listing.two_systems(site, params) if one(params, "a") and one(params, "b") else None
-    if pair is not None and pair.listing.run is run:
-        return AskedItem(run, no, place, pair.listing, (pair.first.key, pair.second.key))
-    item_list = listing.system_listing(site, run, params)
-    return AskedItem(run, no, place, item_list, (f"{run.key}:{item_list.columns.name}",))
+def _list_of(site: Site, run: OpenRun, params: Params) -> Listing:
+    """Return the list that led to an item."""
+    found = listing.two_systems(site, params) if one(params, "a") and one(params, "b") else None
+    if found is not None and found[0].run is run:
+        return found[0]
+    return listing.system_listing(site, run, params)
 
 
-def _find(run: OpenRun, params: Params) -> tuple[int, int]:
-    """Return the number and the place of the item that is requested by id or by number."""
+def _find(run: OpenRun, params: Params) -> int:
+    """Return the place of the item that is requested by id or by number."""
     text, numbers = one(params, "no"), run.snapshot.items.numbers
     no: int | None = int(text[:15]) if text.isascii() and text.isdecimal() else None
     if one(params, "id"):
@@ -312,60 +294,65 @@ def _find(run: OpenRun, params: Params) -> tuple[int, int]:
     place = int(np.searchsorted(numbers, no)) if no is not None else len(numbers)
     if no is None or place >= len(numbers) or numbers[place] != no:
         raise NotFoundError("This run has no such item.")
-    return no, place
+    return place
 
 
 def _systems_beside(site: Site, run: OpenRun) -> list[NamedSystem]:
     """Return the models of this run and of comparable ones, including those not scored yet."""
     scored = [system for system in listing.candidates(site, run) if not system.is_control]
     keys = {system.key for system in scored}
-    started = (NamedSystem(run, system.name, system.name) for system in run.progress.systems)
+    started = (NamedSystem(run, s["name"], s["name"]) for s in run.progress["systems"])
     return [*scored, *(system for system in started if system.key not in keys)]
 
 
 def _answers(
-    target: AskedItem, named: list[NamedSystem]
+    first: OpenRun, no: int, named: list[NamedSystem]
 ) -> tuple[ItemAnswers, dict[str, Categorical | tuple[str, ...]]]:
     """Return the item with people's answers, and the answers of systems of all runs by label."""
     answers: dict[str, ItemAnswers] = {}
-    for run in (target.run, *(s.run for s in named)):
+    for run in (first, *(s.run for s in named)):
         if run.key not in answers:
             with run.reading() as store:
-                answers[run.key] = run.snapshot.view.answers(store, target.no)
+                answers[run.key] = run.snapshot.view.answers(store, no)
     by_system = {s.label: answers[s.run.key].systems.get(s.system) for s in named}
     answered = {label: answer for label, answer in by_system.items() if answer is not None}
-    return answers[target.run.key], answered
+    return answers[first.key], answered
 
 
-def _sides(
-    target: AskedItem,
-    people: ItemAnswers,
-    systems: Mapping[str, Categorical | tuple[str, ...]],
+def _text_sides(
+    run: OpenRun,
+    place: int,
+    people: tuple[str, ...],
+    systems: Mapping[str, Any],
     named: list[NamedSystem],
-    top_text: str,
 ) -> Data:
-    """Return bars of answers, or texts with bars of mean distances."""
-    if isinstance(people.people, tuple):
-        shown = named[:N_DISTANCES]
-        return {
-            "kind": "texts",
-            "texts": {"People": people.people} | {o.label: systems.get(o.label, ()) for o in named},
-            "series": ["H: people", *(f"{s}: {o.label}" for o in shown for s in ("M", "C"))],
-            "bars": list(_mean_rows(target, shown)),
-            "more": None,
-        }
+    """Return texts with bars of mean distances."""
+    shown = named[:N_DISTANCES]
+    return {
+        "kind": "texts",
+        "texts": {"People": people} | {o.label: systems.get(o.label, ()) for o in named},
+        "series": ["H: people", *(f"{s}: {o.label}" for o in shown for s in ("M", "C"))],
+        "bars": list(_mean_rows(run, place, shown)),
+        "more": None,
+    }
+
+
+def _answer_sides(
+    items: Listing, no: int, people: ItemAnswers, systems: Mapping[str, Any], top_text: str
+) -> Data:
+    """Return bars of answers."""
     sides = {PEOPLE: people.people, **systems}
     distributions = {name: side for name, side in sides.items() if isinstance(side, Categorical)}
     shares = {name: side.as_dict() for name, side in distributions.items()}
     top = min(int(top_text[:4]), MOST) if top_text.isascii() and top_text.isdecimal() else TOP
-    params = [("no", str(target.no)), ("top", str(MOST)), *target.listing.params()]
+    params = [("no", str(no)), ("top", str(MOST)), *items.params()]
     has_more = top < MOST and any(len(answers) > top for answers in shares.values())
     return {
         "kind": "answers",
         "texts": {},
         "series": list(distributions),
         "bars": list(_answer_rows(shares, distributions, top, people.original)),
-        "more": target.listing.item_at(params) if has_more else None,
+        "more": items.item_at(params) if has_more else None,
     }
 
 
@@ -388,46 +375,45 @@ def _answer_rows(
         yield row | {"details": details, "marked": is_original}
 
 
-def _mean_rows(target: AskedItem, named: list[NamedSystem]) -> Iterator[Data]:
+def _mean_rows(run: OpenRun, place: int, named: list[NamedSystem]) -> Iterator[Data]:
     """Yield mean distances of one input: among people, among a system's texts, between both.
 
     Without a value of a side, the row has NaN and leaves it out.
     """
-    snapshot = target.run.snapshot
-    for probe in snapshot.probes:
-        controls = (NamedSystem(target.run, name, name) for name in snapshot.view.level.controls)
-        values = [_saved(target, system, f"mean_H/{probe}") for system in controls]
+    controls = [NamedSystem(run, name, name) for name in run.snapshot.view.level.controls]
+    for probe in run.snapshot.probes:
+        values = [_saved(system, place, f"mean_H/{probe}") for system in controls]
         for system in named:
-            values += [_saved(target, system, f"mean_{side}/{probe}") for side in ("M", "C")]
+            values += [_saved(system, place, f"mean_{side}/{probe}") for side in ("M", "C")]
         if not all(math.isnan(value) for value in values):
             details = [f"mean distance {value:.3f}" for value in values]
             yield {"label": probe, "values": values, "details": details, "marked": False}
 
 
-def _saved(target: AskedItem, named: NamedSystem, key: str) -> float:
+def _saved(named: NamedSystem, place: int, key: str) -> float:
     scored = named.run.snapshot.systems.get(named.system)
     if scored is None or key not in scored.values:
         return math.nan
-    return float(next(iter(scored.values[key][scored.places == target.place]), math.nan))
+    return float(next(iter(scored.values[key][scored.places == place]), math.nan))
 
 
-def _tables(target: AskedItem, named: list[NamedSystem]) -> Iterator[Data]:
+def _tables(run: OpenRun, place: int, named: list[NamedSystem]) -> Iterator[Data]:
     """Yield the saved measures of an item: one table per probe, one row per system."""
-    snapshot = target.run.snapshot
+    snapshot = run.snapshot
     compared = [name for name in snapshot.systems if name not in snapshot.view.not_compared]
-    controls = [NamedSystem(target.run, n, n) for n in compared if snapshot.is_control(n)]
+    controls = [NamedSystem(run, n, n) for n in compared if snapshot.is_control(n)]
     for probe in snapshot.probes or ("",):
         measures = tuple(measure for measure in snapshot.measures if measure.probe == probe)
-        rows = [row for system in (*named, *controls) for row in _rows(target, system, measures)]
+        rows = [row for system in (*named, *controls) for row in _rows(system, place, measures)]
         if rows:
             yield {"title": probe, "columns": measures, "rows": rows}
 
 
-def _rows(target: AskedItem, named: NamedSystem, measures: tuple[Measure, ...]) -> Iterator[Data]:
+def _rows(named: NamedSystem, place: int, measures: tuple[Measure, ...]) -> Iterator[Data]:
     scored = named.run.snapshot.systems.get(named.system)
     if scored is None:
         return
-    for row in np.flatnonzero(scored.places == target.place).tolist():
+    for row in np.flatnonzero(scored.places == place).tolist():
         values = [scored.values[measure.key][row] for measure in measures]
         if not all(math.isnan(value) for value in values):
             cells = [listing.shown_value(v, m) for v, m in zip(values, measures, strict=True)]

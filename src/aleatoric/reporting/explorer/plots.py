@@ -70,13 +70,8 @@ class Cloud:
     n: int
 
 
-@dataclass(frozen=True)
-class Bin:
-    """A bar of a histogram."""
-
-    low: float
-    high: float
-    count: int
+Bin = tuple[float, float, int]
+"""A bar of a histogram: both ends, and the number of items."""
 
 
 def cloud(x: Floats, y: Floats, rows: Ints, same_axis: bool = False) -> Cloud:
@@ -95,16 +90,15 @@ def cloud(x: Floats, y: Floats, rows: Ints, same_axis: bool = False) -> Cloud:
     return Cloud(x_axis, y_axis, _cells(x, y, rows, place), correlation, len(rows))
 
 
-def histogram(values: Floats, bins: int = BINS) -> tuple[Bin, ...]:
+def histogram(values: Floats) -> tuple[Bin, ...]:
     """Counts over equal bins; the bins of measures in [0, 1] are the same on every page."""
     finite = values[np.isfinite(values)]
     if not len(finite):
         return ()
     low, high = float(finite.min()), float(finite.max())
     ends = (0.0, 1.0) if low >= 0 and high <= 1 else (low, high)
-    counts, edges = np.histogram(finite, bins, ends)
-    pairs = zip(edges[:-1].tolist(), edges[1:].tolist(), counts.tolist(), strict=True)
-    return tuple(Bin(*row) for row in pairs)
+    counts, edges = np.histogram(finite, BINS, ends)
+    return tuple(zip(edges[:-1].tolist(), edges[1:].tolist(), counts.tolist(), strict=True))
 
 
 def _ends(values: Floats) -> tuple[float, float]:
@@ -116,21 +110,19 @@ def _ends(values: Floats) -> tuple[float, float]:
 
 
 def _cells(x: Floats, y: Floats, rows: Ints, place: Ints) -> tuple[PlotCell, ...]:
-    _, first, which, counts = np.unique(
-        place, return_index=True, return_inverse=True, return_counts=True
-    )
-    n = len(counts)
-    if not n:
+    if not len(place):
         return ()
-    means = [np.bincount(which, side, minlength=n) / counts for side in (x, y)]
+    order = np.argsort(place, kind="stable")
+    starts = np.flatnonzero(np.diff(place[order], prepend=-1))
+    counts = np.diff(starts, append=len(place))
+    _, which = np.unique(place, return_inverse=True)
+    means = [(np.bincount(which, side) / counts).tolist() for side in (x, y)]
     ends = []
-    for side in (x, y):
-        low, high = np.full(n, np.inf), np.full(n, -np.inf)
-        np.minimum.at(low, which, side)
-        np.maximum.at(high, which, side)
-        ends.append(list(zip(low.tolist(), high.tolist(), strict=True)))
-    columns = (means[0].tolist(), means[1].tolist(), counts.tolist(), rows[first].tolist())
-    return tuple(PlotCell(*row) for row in zip(*columns, *ends, strict=True))
+    for side in (x[order], y[order]):
+        low, high = (f.reduceat(side, starts).tolist() for f in (np.minimum, np.maximum))
+        ends.append(zip(low, high, strict=True))
+    columns = (*means, counts.tolist(), rows[order[starts]].tolist(), *ends)
+    return tuple(PlotCell(*row) for row in zip(*columns, strict=True))
 
 
 @dataclass(frozen=True)
@@ -188,19 +180,18 @@ def cloud_plot(
     }
 
 
-def histogram_plot(bins: Sequence[Bin], label: str, link: Callable[[Bin], str]) -> Data:
+def histogram_plot(bins: Sequence[Bin], label: str, link: Callable[[float, float], str]) -> Data:
     """Histogram of a measure; each bar links to its items."""
     frame = Frame()
-    most = max((bin_.count for bin_ in bins), default=0) or 1
-    x_axis = Axis.over(bins[0].low, bins[-1].high) if bins else Axis.over(0, 1)
-    y_axis = Axis.over(0, most)
+    x_axis = Axis.over(bins[0][0], bins[-1][1]) if bins else Axis.over(0, 1)
+    y_axis = Axis.over(0, max((count for *_, count in bins), default=0) or 1)
     bars = []
-    for bin_ in (bin_ for bin_ in bins if bin_.count):
-        left, right = (frame.x(x_axis.share(end)) for end in (bin_.low, bin_.high))
-        top = frame.y(y_axis.share(bin_.count))
+    for low, high, count in (bin_ for bin_ in bins if bin_[2]):
+        left, right = (frame.x(x_axis.share(end)) for end in (low, high))
+        top = frame.y(y_axis.share(count))
         bar: Data = {"x": left + 0.5, "width": max(1.0, right - left - 1)}
-        bar |= {"y": top, "height": round(frame.y(0) - top, 1), "href": link(bin_)}
-        bars.append(bar | {"label": f"{bin_.count} from {bin_.low:.3f} to {bin_.high:.3f}"})
+        bar |= {"y": top, "height": round(frame.y(0) - top, 1), "href": link(low, high)}
+        bars.append(bar | {"label": f"{count} from {low:.3f} to {high:.3f}"})
     return frame.axes(x_axis, y_axis, label, "count") | {"bars": bars}
 
 

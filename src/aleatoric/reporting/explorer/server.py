@@ -20,7 +20,7 @@ from urllib.parse import parse_qs, unquote, urlsplit
 from aleatoric.errors import UsageError
 from aleatoric.reporting.explorer import listing, pages
 from aleatoric.reporting.explorer.library import Library, OpenRun
-from aleatoric.reporting.explorer.listing import HTML, Answer, Links, NotFoundError, Site
+from aleatoric.reporting.explorer.listing import HTML, Answer, NotFoundError, Site
 from aleatoric.reporting.explorer.plots import Data
 from aleatoric.reporting.explorer.snapshot import Params
 from aleatoric.reporting.page import environment
@@ -61,14 +61,14 @@ class Router:
     """Every page of the explorer."""
 
     def __init__(self, library: Library, token: str) -> None:
-        self.site = Site(library, Links(token))
+        self.site = Site(library, token)
         self._pages = environment(
             "aleatoric.reporting.explorer", trim_blocks=True, lstrip_blocks=True
         )
         from jinja2 import StrictUndefined
 
         self._pages.undefined = StrictUndefined
-        self._pages.globals["links"] = self.site.links
+        self._pages.globals["links"] = self.site
         self._pages.filters["most"] = _most
         # Compiled now, so that the first reader does not wait.
         for name in self._pages.list_templates():
@@ -86,7 +86,7 @@ class Router:
 
     def problem(self, status: int, text: str) -> Answer:
         """Return a page that says what is wrong."""
-        home = self.site.links.to()
+        home = self.site.to()
         data = {"title": "Not found", "text": text, "home": home, "watch": None}
         return self._page("problem", data, status)
 
@@ -94,7 +94,7 @@ class Router:
         runs = self.site.library.runs
         match parts:
             case [] if len(runs) == 1:
-                return Answer(HTML, b"", 303, location=self.site.links.run(runs[0].key))
+                return Answer(HTML, b"", 303, location=self.site.run(runs[0].key))
             case []:
                 return self._page("home", pages.home(self.site))
             case ["static", name] if name in self._static:

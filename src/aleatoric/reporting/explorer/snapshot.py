@@ -118,7 +118,6 @@ def _items(store: Store, view: View) -> Items:
     return Items(np.array(numbers, dtype=np.int64), tuple(names), codes, tuple(texts))
 
 
-PAGE = 50
 LONGEST = 500
 """Characters of a search that are used."""
 ORDER = "order"
