@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from aleatoric.inference.noise import split_variance, tvd_variances
+from aleatoric.inference.noise import Side, Sides, side_variances, split_variance
 from aleatoric.metrics.calibration import DebiasedECE
 from aleatoric.metrics.distances import leave_pair_out, tvd_debiased, tvd_of_counts
 from aleatoric.rng import stream
@@ -92,7 +92,8 @@ def test_variance_components_match_repeated_studies() -> None:
     base = simulate(design, 30, stream(3, "base"))
     rng = stream(3, "again")
     pairs = zip(base.people, base.model, strict=True)
-    parts = np.array([tvd_variances(x, y) for x, y in pairs])
+    sides = [Sides(Side(x, 40), (Side(y, 40),)) for x, y in pairs]
+    parts = np.array([side_variances(both) for both in sides])
     values = tvd_of_counts(base.people, base.model)
     found = split_variance(values, base.passage, parts[:, 0], parts[:, 1])
     assert found is not None

@@ -374,7 +374,7 @@ class Token(Level):
         """Return the sums of one system per document."""
         sums, undefined = _restored(store, system).grouped(), _undefined(store, system)
         kept = {name: part for name, part in sums.metrics.items() if name not in undefined}
-        return replace(sums, metrics=kept)
+        return sums._replace(metrics=kept)
 
     def row_files(self, store: Store) -> list[tuple[str, Path]]:
         """Return the files of rows per token."""
