@@ -309,6 +309,8 @@ class Token(Level):
         if not _read(store, name, model, opened.items, job.batch_tokens, monitor).tokens:
             problem = "no document is longer than a token"
             raise DataError(f"{opened.name}: {problem}; give longer texts.")
+        if isinstance(model, RecordedForced):
+            session.add_notes(store, model.unused_notes({item.id for item in opened.items}))
         store.set_meta(f"done {name}", True)
 
     def holds_work(self, store: Store) -> bool:

@@ -8,7 +8,7 @@ most likely ones. If the target is not among `ids`, `target_logprob` is its log-
 from __future__ import annotations
 
 import tempfile
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from itertools import pairwise
 from pathlib import Path
@@ -18,7 +18,7 @@ import numpy as np
 
 from aleatoric.data import files
 from aleatoric.data.files import Place, Rows
-from aleatoric.errors import DataError, quoted
+from aleatoric.errors import DataError, counted, quoted
 from aleatoric.models.base import Forcing, Reads, Strip
 from aleatoric.types import Floats, Ints
 
@@ -82,6 +82,18 @@ class RecordedForced:
                 wanted = tuple(self.targets[row] for row in part)
                 scored = tuple(range(len(part)))
                 yield Strip(group, part, wanted, scored, self.positions[part[0]])
+
+    def unused_notes(self, documents: Collection[str]) -> Iterator[str]:
+        """Yield notes on rows of other documents, and on positions that have no row."""
+        others = [rows for group, rows in self.rows_of.items() if group not in documents]
+        if others:
+            count = counted(sum(map(len, others)), "row")
+            yield f"{self.path.name}: ignored {count} of documents that this run does not read"
+        read = [rows for group, rows in self.rows_of.items() if group in documents]
+        spans = (self.positions[rows[-1]] - self.positions[rows[0]] + 1 for rows in read)
+        if n_missing := sum(spans) - sum(map(len, read)):
+            count = counted(n_missing, "position", "is", "are")
+            yield f"{self.path.name}: {count} not scored, without a row between recorded ones"
 
     def logits(self, strips: Sequence[Strip]) -> Tensor:
         """Return the recorded log-probabilities of strips, padded at the end."""

@@ -85,6 +85,34 @@ class TopWords:
     """Upper bound of the probability of any other word."""
 
 
+def joint_bounds(
+    tops: TopWords, found: WordProbabilities
+) -> tuple[dict[str, float], dict[str, float]]:
+    """Return the lower and the upper bound of each word that follow from both searches."""
+    lows = dict(zip(tops.words, tops.low, strict=True))
+    highs = dict(zip(tops.words, tops.high, strict=True))
+    for word, at_least, at_most in zip(found.words, found.low, found.high, strict=True):
+        lows[word] = max(lows.get(word, 0.0), at_least)
+        highs[word] = max(min(highs.get(word, 1.0), at_most), lows[word])
+    return lows, highs
+
+
+def joint_probabilities(tops: TopWords, found: WordProbabilities) -> dict[str, float]:
+    """Return probabilities within the bounds of both searches, and of sum 1 at most.
+
+    Words of `found` have its best estimates as far as the bounds allow; others their lower bounds.
+    """
+    lows, highs = joint_bounds(tops, found)
+    above = {
+        word: min(max(value, lows[word]), highs[word]) - lows[word]
+        for word, value in zip(found.words, found.value, strict=True)
+    }
+    open_mass, total = max(0.0, 1.0 - sum(lows.values())), sum(above.values())
+    scale = min(1.0, open_mass / total) if total else 0.0
+    words = dict.fromkeys((*found.words, *tops.words))
+    return {word: lows[word] + scale * above.get(word, 0.0) for word in words}
+
+
 def agreement_bounds(
     tops: TopWords, found: WordProbabilities, human: Mapping[str, float]
 ) -> dict[str, tuple[float, float]]:
@@ -93,11 +121,7 @@ def agreement_bounds(
     Let q = low + x. The open mass x falls on words with room for it, so Σq² = Σlow² + Σx(low + q)
     is at most Σlow² + Σx(low + high), with x where that is largest.
     """
-    lows = dict(zip(tops.words, tops.low, strict=True))
-    highs = dict(zip(tops.words, tops.high, strict=True))
-    for word, at_least, at_most in zip(found.words, found.low, found.high, strict=True):
-        lows[word] = max(lows.get(word, 0.0), at_least)
-        highs[word] = max(min(highs.get(word, 1.0), at_most), lows[word])
+    lows, highs = joint_bounds(tops, found)
     p, low, high = (np.array([x.get(word, 0.0) for word in lows]) for x in (human, lows, highs))
     squares, cross = float((low * low).sum()), float((p * low).sum())
     difference = squares - 2 * cross

@@ -14,7 +14,12 @@ from aleatoric.models.decoding import Decoder
 from aleatoric.nextword.adaptive import sample_until
 from aleatoric.nextword.answers import human_counts
 from aleatoric.nextword.biased import biased
-from aleatoric.nextword.bounds import TopWords, WordProbabilities, agreement_bounds
+from aleatoric.nextword.bounds import (
+    TopWords,
+    WordProbabilities,
+    agreement_bounds,
+    joint_probabilities,
+)
 from aleatoric.nextword.exact import Asking, Question, Search, answer
 from aleatoric.nextword.first_token import next_tokens, vocabulary_key, with_first_tokens
 from aleatoric.nextword.head import Head, HeadSearch, grow
@@ -210,27 +215,26 @@ def _joined(
     people: Categorical, estimate: WordProbabilities, top: Head, keep_failed: bool
 ) -> Exact | None:
     """Combine people's words with the model's likeliest words; `None` if nothing has any mass."""
-    words = dict(zip(estimate.words, estimate.value, strict=True))
-    scale = 1.0 - top.failed if keep_failed else 1.0  # a head is conditional on there being a word
-    for word, probability in top.words.as_dict().items():
-        words.setdefault(word, probability * scale)
-    if keep_failed:
-        words[FAILED] = estimate.failed
+    tops = _with_failed(estimate, top) if keep_failed else top.tops
+    words = joint_probabilities(tops, estimate)
     if not max(words.values(), default=0.0) > 0.0:
         return None
     rest = max(0.0, 1.0 - sum(words.values()))
     joint = Categorical(tuple(words), tuple(words.values()), rest)
-    return Exact(joint, _bounds(people, estimate, top, keep_failed), top.certified, estimate.failed)
+    return Exact(joint, _bounds(people, estimate, tops), top.certified, estimate.failed)
+
+
+def _with_failed(estimate: WordProbabilities, top: Head) -> TopWords:
+    """The likeliest words with the outcome that there is no word; a head is conditional on one."""
+    low = tuple(q * (1.0 - top.failed) for q in top.tops.low)
+    ends = (*low, estimate.failed), (*top.tops.high, min(1.0, estimate.failed + estimate.open))
+    return TopWords((*top.tops.words, FAILED), *ends, top.tops.unseen)
 
 
 def _bounds(
-    people: Categorical, estimate: WordProbabilities, top: Head, keep_failed: bool
+    people: Categorical, estimate: WordProbabilities, tops: TopWords
 ) -> dict[str, tuple[float, float | None]]:
-    tops, human = top.tops, people.as_dict()
-    if keep_failed:
-        low = tuple(q * (1.0 - top.failed) for q in tops.low)
-        ends = (*low, estimate.failed), (*tops.high, min(1.0, estimate.failed + estimate.open))
-        tops = TopWords((*tops.words, FAILED), *ends, tops.unseen)
+    human = people.as_dict()
     agreements = agreement_bounds(tops, estimate, human)
     tvd, human_agreement = estimate.tvd(human), self_agreement(people)
     bounds: dict[str, tuple[float, float | None]] = {

@@ -201,3 +201,14 @@ def test_documents_without_rows_are_refused(tmp_path: Path) -> None:
     assert (first.offset, first.given, second.offset, second.given) == (1, (0, 1), 5, (2,))
     with pytest.raises(DataError, match="has no row with the id 'd1'"):
         model.strips([Document("d1", "x")])
+
+
+def test_rows_that_are_not_used_and_gaps_are_noted(
+    folder: Path, recorded: list[dict[str, Any]], tmp_path: Path
+) -> None:
+    rows = [row for row in recorded if (row["id"], row["position"]) != ("d1", 3)]
+    rows += [rows[0] | {"id": "elsewhere", "position": position} for position in (0, 1)]
+    model = written(rows, tmp_path / "rows.jsonl")
+    notes = al.token(folder / "docs.jsonl", model).notes
+    assert "rows.jsonl: ignored 2 rows of documents that this run does not read" in notes
+    assert "rows.jsonl: 1 position is not scored, without a row between recorded ones" in notes
