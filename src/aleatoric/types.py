@@ -147,12 +147,16 @@ class Draws:
 
 @dataclass(frozen=True)
 class Categorical:
-    """A distribution over outcomes; `rest` is unassigned mass, `n` draws, or `None` if exact."""
+    """A distribution over outcomes; `rest` is unassigned mass, `n` draws, or `None` if exact.
+
+    `agreement` estimates how often two draws agree where unassigned mass hides a part of it.
+    """
 
     support: tuple[str, ...]
     probs: tuple[float, ...]
     rest: float = 0.0
     n: int | None = None
+    agreement: float | None = None
 
     @classmethod
     def from_counts(cls, counts: Mapping[str, int]) -> Categorical:

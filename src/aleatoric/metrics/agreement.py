@@ -56,8 +56,10 @@ def sq_distance(pair: Pair) -> float | None:
 def self_agreement(side: Categorical) -> float | None:
     """The unbiased probability that two draws agree; `None` for a sample of one.
 
-    With unassigned mass, which counts as outcomes that are never drawn twice, a lower bound.
+    Unassigned mass counts as outcomes that are never drawn twice, unless `agreement` says more.
     """
+    if side.agreement is not None:
+        return side.agreement
     plug_in = sum(times * share * share for share, times in side.outcomes_by_share.items())
     if side.n is None:
         return plug_in

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -137,6 +137,36 @@ def agreement_bounds(
             difference + most(low + high - 2 * p, tops.unseen),
         ),
     }
+
+
+def expected_agreement(
+    tops: TopWords,
+    found: WordProbabilities,
+    human: Mapping[str, float],
+    open_words: Sequence[Mapping[str | None, float]],
+) -> float:
+    """Estimate M = Σq² without the bias that counting open mass as 0 would have.
+
+    People's words have their best estimates. For other words, q = low + x and Σq² = Σlow² +
+    2Σ low·x + Σx². The halves of `open_words` are independent estimates of x: their mean serves
+    the second sum, their product the third. Without them, only what is assigned to a word counts.
+    """
+    others, people = joint_probabilities(tops, found), frozenset(found.words)
+    cross = sum(p * others.get(word, 0.0) for word, p in human.items())
+    squares = sum(others.pop(word) ** 2 for word in people)
+    halves = [{w: x for w, x in half.items() if w not in people} for half in open_words]
+    failed = sum(half.pop(None, 0.0) for half in halves) / max(len(halves), 1)
+    rest = sum(q * q for q in others.values())
+    for half in halves:
+        rest += 2 / len(halves) * sum(x * others.get(word or "", 0.0) for word, x in half.items())
+    if len(halves) == 2:
+        rest += sum(x * halves[1].get(word, 0.0) for word, x in halves[0].items())
+    # Open mass that turns out to hold no word makes all other words likelier.
+    value = squares + rest / max(1.0 - failed, 1e-12) ** 2
+    bounds = agreement_bounds(tops, found, human)
+    value = min(max(value, bounds["M"][0]), bounds["M"][1])
+    least, most = (end + 2 * cross for end in bounds["M-2C"])
+    return min(max(value, least), most)
 
 
 def _largest_gain(low: Floats, high: Floats, worth: Floats, unseen: float) -> float:

@@ -10,6 +10,7 @@ from typing import Literal
 import numpy as np
 
 from aleatoric.nextword.bounds import TopWords, WordProbabilities, agreement_bounds
+from aleatoric.nextword.rollouts import OpenContext, OpenWords, sampled_words
 from aleatoric.nextword.rules import DONE, LEAD, WORDLESS, compose, fold
 from aleatoric.nextword.tree import Tree
 from aleatoric.nextword.vocabulary import Branches, Entry, LogitReader, NodeCache, follow
@@ -49,6 +50,8 @@ class Head:
     certified: bool
     failed: float
     nodes: int
+    open_words: OpenWords = ()
+    """Estimates of where open mass leads to, in the same units; with `until="distance"` only."""
 
 
 Through = Mapping[str, float]
@@ -105,8 +108,12 @@ def grow(
                 fresh.append((growth, entry))
         _expand(tree, reader, fresh, search)
         chosen = [(g, e) for g in growths for e in _choose(g, search)]
-    for index, growth in zip(spans, growths, strict=True):
-        yield index, _summary(growth)
+    open_words: list[OpenWords] = [()] * len(growths)
+    if search.until == "distance":
+        contexts = [OpenContext(g.span, g.room, g.entries) for g in growths]
+        open_words = sampled_words(tree, reader, contexts)
+    for index, growth, sampled in zip(spans, growths, open_words, strict=True):
+        yield index, _summary(growth, sampled)
 
 
 def _choose(growth: Growth, search: HeadSearch) -> list[Entry]:
@@ -258,7 +265,7 @@ def _mass_through(growth: Growth) -> Iterator[tuple[str, float]]:
         yield word, mass
 
 
-def _summary(growth: Growth) -> Head:
+def _summary(growth: Growth, sampled: OpenWords) -> Head:
     through = dict(_mass_through(growth))
     tops = _tops(growth, through)
     words = Categorical(tops.words, tops.low, max(0.0, 1.0 - sum(tops.low)), None)
@@ -266,4 +273,6 @@ def _summary(growth: Growth) -> Head:
     if growth.found:
         best, _, most = _rivals(growth, through)
         certified = growth.found[best] >= most
-    return Head(words, tops, certified, growth.failed, growth.nodes)
+    most = max(1.0 - growth.failed, 1e-12)
+    open_words = tuple({word: mass / most for word, mass in half.items()} for half in sampled)
+    return Head(words, tops, certified, growth.failed, growth.nodes, open_words)

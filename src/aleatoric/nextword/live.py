@@ -18,12 +18,14 @@ from aleatoric.nextword.bounds import (
     TopWords,
     WordProbabilities,
     agreement_bounds,
+    expected_agreement,
     joint_probabilities,
 )
 from aleatoric.nextword.exact import Asking, Question, Search, answer
 from aleatoric.nextword.first_token import next_tokens, vocabulary_key, with_first_tokens
 from aleatoric.nextword.head import Head, HeadSearch, grow
 from aleatoric.nextword.packs import ContextError, for_contexts
+from aleatoric.nextword.rollouts import OpenWords
 from aleatoric.nextword.rules import Lead, WordRule, check_rule_of, is_code, text_rule
 from aleatoric.nextword.sampled import Prompt, mc
 from aleatoric.nextword.tree import Limits, Tree
@@ -215,20 +217,25 @@ def _joined(
     people: Categorical, estimate: WordProbabilities, top: Head, keep_failed: bool
 ) -> Exact | None:
     """Combine people's words with the model's likeliest words; `None` if nothing has any mass."""
-    tops = _with_failed(estimate, top) if keep_failed else top.tops
+    tops, open_words = top.tops, top.open_words
+    if keep_failed:
+        tops, open_words = _with_failed(estimate, top)
     words = joint_probabilities(tops, estimate)
     if not max(words.values(), default=0.0) > 0.0:
         return None
     rest = max(0.0, 1.0 - sum(words.values()))
-    joint = Categorical(tuple(words), tuple(words.values()), rest)
+    agreement = expected_agreement(tops, estimate, people.as_dict(), open_words)
+    joint = Categorical(tuple(words), tuple(words.values()), rest, agreement=agreement)
     return Exact(joint, _bounds(people, estimate, tops), top.certified, estimate.failed)
 
 
-def _with_failed(estimate: WordProbabilities, top: Head) -> TopWords:
+def _with_failed(estimate: WordProbabilities, top: Head) -> tuple[TopWords, OpenWords]:
     """The likeliest words with the outcome that there is no word; a head is conditional on one."""
-    low = tuple(q * (1.0 - top.failed) for q in top.tops.low)
+    share = 1.0 - top.failed
+    low = tuple(q * share for q in top.tops.low)
     ends = (*low, estimate.failed), (*top.tops.high, min(1.0, estimate.failed + estimate.open))
-    return TopWords((*top.tops.words, FAILED), *ends, top.tops.unseen)
+    halves = ({w or FAILED: x * share for w, x in half.items()} for half in top.open_words)
+    return TopWords((*top.tops.words, FAILED), *ends, top.tops.unseen), tuple(halves)
 
 
 def _bounds(

@@ -21,7 +21,7 @@ from aleatoric.types import Categorical, Choices, Draws, Exact, Floats, Item, Te
 DATABASE = "run.sqlite"
 ITEMS_SAVED = "n_items"
 """The fact with the number of items a run started with: if its table has fewer, some were lost."""
-SCHEMA_VERSION = 6
+SCHEMA_VERSION = 7
 """Raised when a table or the manifest changes; kept as SQLite's `user_version`."""
 STATS = (
     "CREATE TABLE stats (generation INTEGER NOT NULL, system INTEGER NOT NULL, "
@@ -231,7 +231,7 @@ def _load_exact(saved: Any) -> Exact:
     try:
         words, bounds = saved["words"], saved["bounds"]
         support, probs = valid_texts(words["support"]), tuple(words["probs"])
-        numbers = [saved["failed"], words["rest"], *probs]
+        numbers = [saved["failed"], words["rest"], words["agreement"] or 0.0, *probs]
         ends = {  # both ends are null if the log loss is infinite: a word has no probability
             name: (math.inf if low is high is None else low, high)
             for name, (low, high) in bounds.items()
@@ -248,7 +248,7 @@ def _load_exact(saved: Any) -> Exact:
     except (KeyError, TypeError, ValueError, AttributeError) as error:
         raise DamagedRowError(str(error)) from None
     _check(is_valid, "probabilities of words")
-    distribution = Categorical(support, probs, words["rest"], None)
+    distribution = Categorical(support, probs, words["rest"], None, words["agreement"])
     return Exact(distribution, ends, saved["certified"], saved["failed"])
 
 

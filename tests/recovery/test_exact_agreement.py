@@ -1,0 +1,72 @@
+"""M of an unfinished exact search is unbiased, compared with enumerating every text of toy models."""
+
+from __future__ import annotations
+
+from collections import defaultdict
+
+import numpy as np
+import pytest
+
+pytest.importorskip("torch")
+
+from enumerable_lm import EnumerableLM
+
+from aleatoric.nextword.bounds import agreement_bounds, expected_agreement
+from aleatoric.nextword.exact import Question, Search
+from aleatoric.nextword.head import HeadSearch
+from aleatoric.nextword.live import survey
+from aleatoric.nextword.rules import first_word, normalise
+
+PIECES = (b"~", b" a", b"a", b"b", b" ab", b" c", b"\n", b".", b"'b", b" da", b" e", b"-")
+
+
+def true_words(lm: EnumerableLM, context: str) -> dict[str, float]:
+    words: dict[str, float] = defaultdict(float)
+    for text, p in lm.texts(lm.encode(context)):
+        if (word := first_word(text.decode())) is not None:
+            words[normalise(word)] += p
+    return {word: p / sum(words.values()) for word, p in words.items()}
+
+
+def of_model(seed: int, search: HeadSearch, window: int) -> tuple[float, float, float, float]:
+    """True M, its estimate, the lower bound, and the width of the bounds."""
+    # Random numbers depend on the context, so that every model has a context of its own.
+    context = "~" + f"{seed:08b}".replace("0", "a").replace("1", "b")
+    lm = EnumerableLM(PIECES, depth=3, seed=seed, sharpness=1.5, window=window, context=9)
+    true = true_words(lm, context)
+    chosen = sorted(true, key=lambda word: -true[word])[1:4]
+    human = dict.fromkeys(chosen, 1 / 3)
+    question = Question(context, tuple(human), tuple(human.values()))
+    [(found, top)] = survey(lm, [question], search=Search(0.0, 2000), head_search=search)
+    low, high = agreement_bounds(top.tops, found, human)["M"]
+    estimate = expected_agreement(top.tops, found, human, top.open_words)
+    assert low - 1e-9 <= estimate <= high + 1e-9
+    return sum(q * q for q in true.values()), estimate, low, high - low
+
+
+@pytest.mark.parametrize("window", [64, 0], ids=["tree", "plain"])
+def test_estimate_of_m_is_unbiased_where_bounds_are_wide(window: int) -> None:
+    search = HeadSearch(0.02, "distance", nodes=5, wave=3)
+    rows = np.array([of_model(seed, search, window) for seed in range(150)])
+    true, estimates, low, width = rows.T
+    assert width.mean() > 0.05
+    errors, lacks = estimates - true, low - true
+    standard_error = errors.std(ddof=1) / np.sqrt(len(errors))
+    assert abs(errors.mean()) < 3 * standard_error
+    assert lacks.mean() < -10 * standard_error
+
+
+def test_estimate_depends_on_nothing_but_the_context() -> None:
+    lm = EnumerableLM(PIECES, depth=4, seed=1, sharpness=1.5)
+    search = Search(0.02, 60), HeadSearch(0.02, "distance", nodes=5, wave=3)
+    contexts = ["~", "~ a", "~ ab", "~ c\n"]
+    questions = [Question(context, ("a",), (1.0,)) for context in contexts]
+
+    def sampled(asked: list[Question]) -> list[object]:
+        found = survey(lm, asked, search=search[0], head_search=search[1])
+        return [top.open_words for _, top in found]
+
+    together = sampled(questions)
+    assert together == [sampled([question])[0] for question in questions]
+    assert together[::-1] == sampled(questions[::-1])
+    assert any(half for halves in together for half in halves)
