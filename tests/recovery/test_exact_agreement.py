@@ -1,4 +1,4 @@
-"""M of an unfinished exact search is unbiased, compared with enumerating every text of toy models."""
+"""M of an unfinished exact search is unbiased: compared with enumerating texts of toy models."""
 
 from __future__ import annotations
 

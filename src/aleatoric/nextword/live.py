@@ -234,8 +234,9 @@ def _with_failed(estimate: WordProbabilities, top: Head) -> tuple[TopWords, Open
     share = 1.0 - top.failed
     low = tuple(q * share for q in top.tops.low)
     ends = (*low, estimate.failed), (*top.tops.high, min(1.0, estimate.failed + estimate.open))
-    halves = ({w or FAILED: x * share for w, x in half.items()} for half in top.open_words)
-    return TopWords((*top.tops.words, FAILED), *ends, top.tops.unseen), tuple(halves)
+    halves: OpenWords
+    halves = tuple({w or FAILED: x * share for w, x in half.items()} for half in top.open_words)
+    return TopWords((*top.tops.words, FAILED), *ends, top.tops.unseen), halves
 
 
 def _bounds(

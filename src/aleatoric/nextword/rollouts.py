@@ -93,7 +93,7 @@ def _extended(
         keys = child(np.array([r.key for _, r in pairs], dtype=np.int64), depth)
         rows = np.array([row for row, _ in pairs], dtype=np.int64)
         probs = reader.probabilities(logits)
-        drawn = fetch(draw(probs, *(send(x, probs.device) for x in (rows, keys))))()
+        drawn = fetch(draw(probs, send(rows, probs.device), send(keys, probs.device)))()
         for (row, rollout), token in zip(pairs, drawn.tolist(), strict=True):
             entry = rollout.entry
             entry.number = int(numbers[row])
