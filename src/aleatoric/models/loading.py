@@ -227,6 +227,22 @@ def device_of(torch: Any, name: str | None) -> str:
     return name
 
 
+def input_device(model: Any) -> Any:
+    """Return the device on which a model reads tokens, also if its first weights are offloaded."""
+    import torch
+
+    device = model.device
+    return torch.device(model._hf_hook.execution_device) if device.type == "meta" else device
+
+
+def kept(model: Any, places: Tensor) -> Any:
+    """Return places as `logits_to_keep`; a list for a model that is split over devices.
+
+    accelerate would move a tensor to the first device, and the last layer is on another one.
+    """
+    return places.tolist() if len(set(getattr(model, "hf_device_map", {}).values())) > 1 else places
+
+
 def dtype_of(torch: Any, name: str) -> Any:
     """Return a torch dtype by name."""
     dtype = getattr(torch, name, None)
