@@ -9,7 +9,7 @@ from itertools import cycle, groupby, islice
 from operator import attrgetter
 from typing import Any, Literal, Protocol, TypeVar, runtime_checkable
 
-from aleatoric.errors import ModelError, UsageError, counted, quoted
+from aleatoric.errors import ModelError, ModelUsageError, UsageError, counted, quoted
 from aleatoric.models.chat import word_prompt
 from aleatoric.types import Choices, Draws, Item, TextItem, Texts
 
@@ -370,7 +370,7 @@ def recover_memory(error: Exception, is_smallest: bool, what: str, fix: str) -> 
         raise error
     if is_smallest:
         problem = f"out of memory with one {what} at a time"
-        raise ModelError(f"{problem}; use a smaller model or {fix}.") from error
+        raise ModelUsageError(f"{problem}; use a smaller model or {fix}.") from error
     import torch
 
     torch.cuda.empty_cache()  # does nothing without a GPU
