@@ -10,8 +10,17 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from aleatoric.errors import DataError, UsageError, quoted
-from aleatoric.models.base import SOURCE, ForcedModel, Forcing, Reads, Strip, pages, text_key
+from aleatoric.errors import DataError, UsageError
+from aleatoric.models.base import (
+    SOURCE,
+    ForcedModel,
+    Forcing,
+    Reads,
+    Strip,
+    check_template,
+    pages,
+    text_key,
+)
 from aleatoric.models.languages import Direction, check_no_languages, direction
 from aleatoric.models.loading import input_device, load_spec, padded, positions_of, token_rows
 from aleatoric.models.pieces import check_bos, policy_of, start_tokens
@@ -193,9 +202,7 @@ def seq2seq_forced(
 ) -> Seq2SeqForced:
     """Wrap a loaded encoder-decoder."""
     forcing = forcing or Forcing()
-    if SOURCE not in forcing.template:
-        fix = "add it where the sentence goes"
-        raise UsageError(f"the template {quoted(forcing.template)} has no {SOURCE}; {fix}.")
+    check_template(forcing.template, SOURCE, "the sentence goes")
     how = direction(model, tokenizer, forcing, label), forcing.template
     return Seq2SeqForced(label, version, model, tokenizer, positions_of(model.config), *how)
 
