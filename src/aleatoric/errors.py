@@ -44,6 +44,10 @@ class ModelError(AleatoricError):
     """A model could not be loaded or did not answer."""
 
 
+class ModelUsageError(ModelError, UsageError):
+    """A model cannot be used as asked: its name, access to it, its files or its size."""
+
+
 class StorageError(AleatoricError):
     """A run could not be written for a reason outside the command: a full or a failing disk."""
 

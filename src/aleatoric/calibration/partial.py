@@ -1,7 +1,7 @@
 """Statistics of tokens of which only the most likely alternatives are known.
 
-Only what these determine exactly is computed: max P, P(y), and the expectations of schemes that
-keep fewer tokens than are known.
+Only what these determine exactly is computed: max P, P(y), its mean C, and the expectations of
+schemes that keep fewer tokens than are known.
 """
 
 from __future__ import annotations
@@ -12,13 +12,13 @@ import numpy as np
 from numpy.typing import NDArray
 
 from aleatoric.calibration.schemes import Scheme
-from aleatoric.calibration.statistics import Expected, TokenRows
+from aleatoric.calibration.statistics import PLAIN, Expected, TokenRows
 from aleatoric.models.decoding import Decoder
 from aleatoric.models.recorded_tokens import TopRow
 from aleatoric.types import Floats
 
 REASON = "not determined by the most likely tokens alone; record the whole vocabulary"
-_WHOLE = ("brier", "entropy", "agreement_M", "agreement_C", "sce", "ace", "vocabulary_unseen")
+_WHOLE = ("brier", "entropy", "agreement_M", "sce", "ace", "vocabulary_unseen")
 
 
 def known_schemes(schemes: Sequence[Scheme], rows: Sequence[TopRow]) -> list[Scheme]:
@@ -56,8 +56,11 @@ def partial_columns(
     predicted = np.array([row.ids[0] for row in rows], dtype=np.int64)
     confidence = np.exp([row.logprobs[0] for row in rows])
     correct = (predicted == target).astype(np.float64)
-    expected = {}
+    nll, expected = -np.array([row.target_logprob for row in rows]), {}
     for scheme in schemes:
+        if str(scheme) == PLAIN:  # P(y) is known, Σ P² is not
+            expected[PLAIN] = Expected(unknown, np.exp(-nll))
+            continue
         pairs = [_expected(scheme.decoder, *pair) for pair in zip(rows, targets, strict=True)]
         expected[str(scheme)] = Expected(*np.array(pairs).T.astype(np.float64))
     return TokenRows(
@@ -66,7 +69,7 @@ def partial_columns(
         correct=correct,
         predicted=predicted,
         brier=unknown,
-        nll=-np.array([row.target_logprob for row in rows]),
+        nll=nll,
         entropy=unknown,
         log_normalizer=np.zeros(len(rows)),
         expected=expected,

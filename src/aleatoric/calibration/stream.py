@@ -189,7 +189,8 @@ class CalibrationStream:
         np.add.at(state.units.table[:, :N_SCORES], units, _scores(columns))
         pairs = [(columns.confidence, columns.correct), *columns.expected.values()]
         for sums, (confidence, accuracy) in zip(state.curves.values(), pairs, strict=True):
-            sums.add(units, confidence, accuracy)
+            # A confidence may be unknown; the errors of its curve are not shown.
+            sums.add(units, np.nan_to_num(confidence), accuracy)
         if state.predicted is not None:
             state.predicted.add(columns.predicted, columns.confidence, columns.correct)
         if state.rows is not None:

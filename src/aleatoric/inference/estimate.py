@@ -162,7 +162,7 @@ _BOUNDS: tuple[tuple[str, float, float], ...] = (
     *((f"{name}/{probe}", 0.0, most) for probe, most in _PROBES for name in ("mean_?", "w1_*")),
     *((f"dmu_*/{probe}", -most, most) for probe, most in _PROBES),
     *((pattern, 0.0, 1.0) for pattern in _SHARES),
-    *((pattern, 0.0, math.inf) for pattern in ("log_loss", "nll", "entropy*", "w1_*", "length_?")),
+    *((pattern, 0.0, math.inf) for pattern in ("log_loss*", "nll", "entropy*", "w1_*", "length_?")),
 )
 """The first pattern that matches a metric's name applies; other metrics have no known bound.
 

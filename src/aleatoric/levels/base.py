@@ -238,6 +238,7 @@ def run_job(job: Job, out: Path, monitor: Monitor | None = None) -> Store:
     A new run with bad input leaves no files; an interrupted run keeps what was finished.
     """
     level = find_level(job.command)
+    job.check_values()
     monitor = monitor or Monitor()
     # Probes of a new job come from the caller; those of a saved run may come from others.
     monitor = replace(monitor, allowed_probes=(*monitor.allowed_probes, *job.named_probes))

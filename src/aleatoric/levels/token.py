@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from itertools import islice
 from pathlib import Path
@@ -20,7 +20,7 @@ from aleatoric.calibration.partial import (
 )
 from aleatoric.calibration.results import CalibrationResult, GroupedSums
 from aleatoric.calibration.schemes import EXPECTED, Scheme
-from aleatoric.calibration.statistics import TokenTable, part_files, read_table, write_part
+from aleatoric.calibration.statistics import PLAIN, TokenTable, part_files, read_table, write_part
 from aleatoric.calibration.stream import CalibrationStream, pack, unpack
 from aleatoric.data.opening import open_token_corpus
 from aleatoric.errors import DataError, UsageError
@@ -119,7 +119,16 @@ def calibration(store: Store, system: str, interval: str = DEFAULT_METHOD) -> Ca
     result = _restored(store, system).result(interval)
     unknown = Estimate(None, None, 0, 0, n_undefined=result.n_tokens, reason=REASON)
     undefined = dict.fromkeys(_undefined(store, system), unknown)
-    return replace(result, estimates={**result.estimates, **undefined})
+    return replace(
+        result,
+        estimates={**result.estimates, **undefined},
+        curves=_without(result.curves, undefined),
+        consistency=_without(result.consistency, undefined),
+    )
+
+
+def _without(part: Mapping[str, Any], names: Collection[str]) -> dict[str, Any]:
+    return {name: value for name, value in part.items() if name not in names}
 
 
 def _undefined(store: Store, system: str) -> list[str]:
@@ -202,7 +211,7 @@ def _add_system(store: Store, spec: str, model: ForcedModel) -> str:
         schemes, classwise = (store.manifest[option] for option in ("schemes", "classwise"))
         parsed = [Scheme.parse(scheme) for scheme in schemes]
         known = known_schemes(parsed, model.tops)
-        facts["schemes"] = [str(scheme) for scheme in known]
+        facts["schemes"] = [str(s) for s in parsed if s in known or str(s) == PLAIN]
         facts["classwise"] = "predicted" if classwise == "all" else classwise
         facts["undefined"] = unknown_metrics(parsed, known, classwise)
     store.add_system(name, facts)
@@ -375,8 +384,7 @@ class Token(Level):
     def group_sums(self, store: Store, system: str) -> GroupedSums:
         """Return the sums of one system per document."""
         sums, undefined = _restored(store, system).grouped(), _undefined(store, system)
-        kept = {name: part for name, part in sums.metrics.items() if name not in undefined}
-        return sums._replace(metrics=kept)
+        return sums._replace(metrics=_without(sums.metrics, undefined))
 
     def row_files(self, store: Store) -> list[tuple[str, Path]]:
         """Return the files of rows per token."""

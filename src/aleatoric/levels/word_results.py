@@ -162,8 +162,9 @@ def _loss_notes(store: Store, models: Sequence[str]) -> Iterator[str]:
         wide += [f"{gap:.2f} nats for {name}"] if gap > WIDE else []
     if wide:
         yield (
-            f"the bounds of log loss are far apart on average ({', '.join(wide)}): tables show "
-            "them as a range, --json has their middle; a smaller --tolerance narrows them"
+            f"the bounds of log loss are far apart on average ({', '.join(wide)}): up to "
+            f"{WIDEST_LOSS:g} nat tables show them as a range, and --json has their middle; a "
+            "smaller --tolerance narrows them"
         )
 
 

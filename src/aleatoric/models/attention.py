@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from numpy.typing import NDArray
 
+from aleatoric.models.loading import input_device
 from aleatoric.types import Ints
 
 if TYPE_CHECKING:
@@ -116,11 +117,12 @@ def plain_logits(model: Any, texts: list[tuple[int, ...]]) -> Tensor:
     """Return the next-token logits of texts by forward passes without mask, positions or cache."""
     import torch
 
+    device = input_device(model)
     by_prefix: dict[tuple[int, ...], Tensor] = {}  # a prefix uses the pass of a longer text
     for text in sorted(set(texts), key=len, reverse=True):
         if text not in by_prefix:
             with torch.inference_mode():
-                ids = torch.tensor([text], device=model.device)
+                ids = torch.tensor([text], device=device)
                 logits = model(input_ids=ids, use_cache=False).logits[0]
             for stop in range(1, len(text) + 1):
                 by_prefix.setdefault(text[:stop], logits[stop - 1])
@@ -161,13 +163,17 @@ def _unseen(lm: Any, trunk: Any, columns: int) -> Any:
     A model may use column numbers only beyond its window, or keep tables of positions. At most 8256
     columns are copied, and 1 GiB.
     """
-    import torch
-
     size = sum(x.numel() * x.element_size() for layer in trunk for x in layer) // columns
     longest = max(_limits(lm.model.config.get_text_config().to_dict()), default=0)
     count = min(longest + 1, 8256, (1 << 30) // max(1, size))
-    fill = torch.arange(count, device=lm.device) % columns
-    return tuple((keys[:, :, fill], values[:, :, fill]) for keys, values in trunk)
+    return columns_of(trunk, np.arange(count) % columns)
+
+
+def columns_of(kv: KV, columns: Ints) -> KV:
+    """Return some columns of keys and values, which may be on several devices."""
+    devices = {k.device for k, _ in kv}
+    indices = {device: send(columns, device) for device in devices}
+    return tuple((k[:, :, indices[k.device]], v[:, :, indices[k.device]]) for k, v in kv)
 
 
 def joined_kv(blocks: Sequence[KV]) -> KV:
@@ -305,6 +311,11 @@ class Tiles:
     columns: Tensor
     mask: Tensor
     places: Tensor
+
+    def to(self, device: Any, **options: Any) -> Tiles:
+        """Copy to another device, as accelerate does with the arguments of a layer."""
+        tensors = (self.rows, self.columns, self.mask, self.places)
+        return Tiles(*(tensor.to(device, **options) for tensor in tensors))
 
     @classmethod
     def of(cls, spans: Ints, others: Ints, device: Any) -> Tiles:

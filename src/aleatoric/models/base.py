@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import hashlib
+import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass, field
 from itertools import cycle, groupby, islice
 from operator import attrgetter
 from typing import Any, Literal, Protocol, TypeVar, runtime_checkable
 
-from aleatoric.errors import ModelError, UsageError, counted, quoted
+from aleatoric.errors import ModelError, ModelUsageError, UsageError, counted, quoted
 from aleatoric.models.chat import word_prompt
 from aleatoric.types import Choices, Draws, Item, TextItem, Texts
 
@@ -108,6 +109,15 @@ CONTEXT = "{context}"
 SOURCE = "{source}"
 
 
+def check_template(template: str, place: str, where: str) -> None:
+    """Raise for a template without its place, or with other names in braces."""
+    if place not in template:
+        raise UsageError(f"the template {quoted(template)} has no {place}; add it where {where}.")
+    if others := set(re.findall(r"\{[^\W\d]\w*\}", template)) - {place}:
+        fix = f"{place} is the only name that is filled in"
+        raise UsageError(f"the template {quoted(template)} has {min(others)}; {fix}.")
+
+
 @dataclass(frozen=True, slots=True)
 class Prompting:
     """What a local model reads of a context: itself, a template, or a turn of a chat.
@@ -120,9 +130,8 @@ class Prompting:
     system: str = ""
 
     def __post_init__(self) -> None:
-        if self.template != "paper" and CONTEXT not in self.template:
-            fix = "add it where the context goes, or write --template paper"
-            raise UsageError(f"the template {quoted(self.template)} has no {CONTEXT}; {fix}.")
+        if self.template != "paper":
+            check_template(self.template, CONTEXT, "the context goes, or write --template paper")
         if self.system and not self.chat:
             raise UsageError("--system is a message of a chat; add --chat.")
 
@@ -271,9 +280,7 @@ PLACE = "{input}"
 
 def check_writing(ask: Writing) -> None:
     """Raise `UsageError` for an invalid request."""
-    if PLACE not in ask.template:
-        fix = "add it where the input goes"
-        raise UsageError(f"the template {quoted(ask.template)} has no {PLACE}; {fix}.")
+    check_template(ask.template, PLACE, "the input goes")
     if ask.samples < 1 or ask.max_new_tokens < 1:
         raise UsageError(
             "the numbers of texts per input and of new tokens per text must be at least 1."
@@ -370,7 +377,7 @@ def recover_memory(error: Exception, is_smallest: bool, what: str, fix: str) -> 
         raise error
     if is_smallest:
         problem = f"out of memory with one {what} at a time"
-        raise ModelError(f"{problem}; use a smaller model or {fix}.") from error
+        raise ModelUsageError(f"{problem}; use a smaller model or {fix}.") from error
     import torch
 
     torch.cuda.empty_cache()  # does nothing without a GPU

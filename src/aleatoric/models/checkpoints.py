@@ -251,13 +251,25 @@ def whole_model(kind: Any, name: str, **options: Any) -> Any:
 
 def check_weights(model: Any) -> None:
     """Raise `ValueError` for weights that are not finite."""
-    for name, weight in model.named_parameters():
+    for name, weight in _each_weight(model):
         if not weight.is_floating_point() or weight.itemsize == 1:
             continue  # quantized
         # A sum needs no copy of the weights, but it may overflow although they are finite.
         if not weight.sum().isfinite() and not weight.isfinite().all():
             dtype = str(weight.dtype).removeprefix("torch.")
             raise ValueError(f"{name} holds values that are not finite in {dtype}")
+
+
+def _each_weight(model: Any) -> Iterator[tuple[str, Any]]:
+    """Yield the weights by name; those that are offloaded are loaded meanwhile."""
+    if all(weight.device.type != "meta" for weight in model.parameters()):
+        yield from model.named_parameters()
+        return
+    from accelerate.utils import align_module_device
+
+    for place, module in model.named_modules():
+        with align_module_device(module):
+            yield from module.named_parameters(place, recurse=False)
 
 
 @contextmanager

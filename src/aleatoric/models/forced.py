@@ -10,10 +10,19 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from aleatoric.errors import DataError, UsageError, quoted
-from aleatoric.models.base import SOURCE, ForcedModel, Forcing, Reads, Strip, pages, text_key
+from aleatoric.errors import DataError, UsageError
+from aleatoric.models.base import (
+    SOURCE,
+    ForcedModel,
+    Forcing,
+    Reads,
+    Strip,
+    check_template,
+    pages,
+    text_key,
+)
 from aleatoric.models.languages import Direction, check_no_languages, direction
-from aleatoric.models.loading import load_spec, padded, positions_of, token_rows
+from aleatoric.models.loading import input_device, load_spec, padded, positions_of, token_rows
 from aleatoric.models.pieces import check_bos, policy_of, start_tokens
 from aleatoric.types import Document, SentencePair
 
@@ -52,6 +61,11 @@ class _HFForced:
     tokenizer: Any = field(repr=False)
 
     @property
+    def device(self) -> Any:
+        """The torch device on which tokens are read."""
+        return input_device(self.model)
+
+    @property
     def vocabulary_size(self) -> int:
         """The width of its logits."""
         return int(self.model.get_output_embeddings().weight.shape[0])
@@ -81,7 +95,7 @@ class CausalForced(_HFForced):
         """Return the logits after each given token."""
         import torch
 
-        ids, mask = padded([strip.given for strip in strips], self.model.device)
+        ids, mask = padded([strip.given for strip in strips], self.device)
         with torch.inference_mode():
             logits: Tensor = self.model(input_ids=ids, attention_mask=mask, use_cache=False).logits
         return logits
@@ -155,8 +169,8 @@ class Seq2SeqForced(_HFForced):
         import torch
 
         filler = self.tokenizer.pad_token_id or 0
-        source, source_mask = padded([s.source for s in strips], self.model.device, filler)
-        target, target_mask = padded([s.given for s in strips], self.model.device, filler)
+        source, source_mask = padded([s.source for s in strips], self.device, filler)
+        target, target_mask = padded([s.given for s in strips], self.device, filler)
         with torch.inference_mode():
             logits: Tensor = self.model(
                 input_ids=source,
@@ -188,9 +202,7 @@ def seq2seq_forced(
 ) -> Seq2SeqForced:
     """Wrap a loaded encoder-decoder."""
     forcing = forcing or Forcing()
-    if SOURCE not in forcing.template:
-        fix = "add it where the sentence goes"
-        raise UsageError(f"the template {quoted(forcing.template)} has no {SOURCE}; {fix}.")
+    check_template(forcing.template, SOURCE, "the sentence goes")
     how = direction(model, tokenizer, forcing, label), forcing.template
     return Seq2SeqForced(label, version, model, tokenizer, positions_of(model.config), *how)
 

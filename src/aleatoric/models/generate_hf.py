@@ -73,7 +73,7 @@ class PlainBatch:
             if length - 1 in before:
                 places, cache = before[length - 1]
                 chosen = torch.tensor([places[parents[row]] for row in group])
-                cache.reorder_cache(chosen.to(self._plain.model.device))
+                cache.reorder_cache(chosen.to(self._plain.device))
                 texts = [text[-1:] for text in texts]
             logits, cache = self._plain.continued(texts, cache)
             parts.append(logits)
@@ -94,7 +94,7 @@ class HFNetwork:
     @property
     def device(self) -> Any:
         """The torch device."""
-        return self.model.device
+        return loading.input_device(self.model)
 
     @cached_property
     def width(self) -> int:

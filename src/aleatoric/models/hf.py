@@ -17,6 +17,8 @@ from aleatoric.models.checkpoints import short_name
 from aleatoric.models.loading import (
     end_ids,
     failing_pass,
+    input_device,
+    kept,
     load_parts,
     positions_of,
     precision_of,
@@ -54,7 +56,7 @@ class HFModel(LanguageModel):
     @property
     def device(self) -> Any:
         """The torch device the model runs on."""
-        return self.model.device
+        return input_device(self.model)
 
     @property
     def precision(self) -> str:
@@ -89,7 +91,8 @@ class HFModel(LanguageModel):
         mask = torch.ones((length, length), dtype=torch.bool, device=self.device).tril()
         keep = positions[-SHALLOW:]
         with torch.inference_mode():
-            plain = self.model(input_ids=ids[None], use_cache=False, logits_to_keep=keep)
+            options = {"use_cache": False, "logits_to_keep": kept(self.model, keep)}
+            plain = self.model(input_ids=ids[None], **options)
         logits, _ = self.forward(ids, positions, mask, None, keep)
         if not are_same(plain.logits[0], logits):
             return False
@@ -117,7 +120,7 @@ class HFModel(LanguageModel):
                 **_attention(mask, self.model.dtype),
                 past_key_values=cache,
                 use_cache=True,
-                logits_to_keep=0 if keep is None else keep,
+                logits_to_keep=0 if keep is None else kept(self.model, keep),
             )
             new, layers = slice(-len(ids), None), out.past_key_values.layers
             return out.logits[0], tuple((x.keys[:, :, new], x.values[:, :, new]) for x in layers)

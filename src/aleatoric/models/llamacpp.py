@@ -21,7 +21,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from aleatoric.errors import DataError, ModelError, UsageError, needs
+from aleatoric.errors import DataError, ModelError, ModelUsageError, UsageError, needs
 from aleatoric.models import gguf
 from aleatoric.models.base import LoadOptions
 from aleatoric.models.checkpoints import file_sha256, import_heavy
@@ -182,7 +182,7 @@ class LlamaPass:
         context = llama.llama_init_from_model(model, options)
         if not context:
             problem = f"llama.cpp has no memory for texts of {self._length} tokens"
-            raise ModelError(f"{problem}; shorten the contexts or use a smaller model.")
+            raise ModelUsageError(f"{problem}; shorten the contexts or use a smaller model.")
         self._opened |= {"context": context, "batch": llama.llama_batch_init(slots, 0, 1)}
         self._held = [()] * slots
 

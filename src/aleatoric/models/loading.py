@@ -9,7 +9,7 @@ from pathlib import Path
 from threading import Thread
 from typing import TYPE_CHECKING, Any
 
-from aleatoric.errors import AleatoricError, ModelError, UsageError, needs
+from aleatoric.errors import AleatoricError, ModelUsageError, UsageError, needs
 from aleatoric.models import checkpoints
 from aleatoric.models.base import LoadOptions, is_out_of_memory
 from aleatoric.models.checkpoints import check_folder, import_heavy, model_sha256
@@ -111,26 +111,27 @@ def hub_options(name: str, revision: str | None) -> dict[str, Any]:
     """
     if os.path.isdir(name):
         return {}
-    hub, constants = import_heavy("huggingface_hub", "huggingface_hub.constants")
-    if constants.HF_HUB_OFFLINE or _is_reachable(hub, constants.ENDPOINT):
+    names = ("huggingface_hub", "huggingface_hub.constants", "huggingface_hub.utils")
+    hub, constants, utils = import_heavy(*names)
+    if constants.HF_HUB_OFFLINE or _is_reachable(utils, constants.ENDPOINT):
         return {}
     with refusing(name):
         cached = hub.try_to_load_from_cache(name, "config.json", revision=revision)
     if isinstance(cached, str):
         return {"local_files_only": True}
-    raise ModelError(
+    raise ModelUsageError(
         f"cannot load {name!r}: it is not in the cache, and {constants.ENDPOINT} cannot be "
         "reached; check the name and the network, or give a folder as hf:FOLDER."
     )
 
 
-def _is_reachable(hub: Any, address: str) -> bool:
+def _is_reachable(utils: Any, address: str) -> bool:
     """Whether a server answers within a few seconds; looking up its name may take longer."""
     answers: list[Any] = []
 
     def ask() -> None:
         with suppress(Exception):
-            answers.append(hub.utils.get_session().head(address, timeout=HUB_PATIENCE))
+            answers.append(utils.get_session().head(address, timeout=HUB_PATIENCE))
 
     thread = Thread(target=ask, daemon=True)
     thread.start()
@@ -174,7 +175,7 @@ def refusing(name: str) -> Iterator[None]:
     except Exception as error:
         if isinstance(error, MemoryError) or is_out_of_memory(error):
             fix = "use a smaller model, or --dtype bfloat16"
-            raise ModelError(f"{name}: does not fit into memory; {fix}.") from error
+            raise ModelUsageError(f"{name}: does not fit into memory; {fix}.") from error
         raise refused(name, error) from error
 
 
@@ -185,6 +186,8 @@ def refused(name: str, error: Exception) -> AleatoricError:
     "cannot load 'gpt3': gpt3 is not a valid model identifier; check the name and the network, or \
 give a folder."
     """
+    if known := _of_hub(error):
+        return ModelUsageError(f"cannot load {name!r}: {known[0]}; {known[1]}.")
     # Leave out the list of ways to build a tokenizer, which follows.
     reason = first_line(error).partition(" from one of:")[0].rstrip(" .:")
     if "ignore_mismatched_sizes" in reason:
@@ -199,7 +202,34 @@ give a folder."
     if os.path.isdir(name):
         needed = "config.json, its weights as safetensors and its tokenizer"
         return UsageError(f"{problem}; name a folder that holds a whole model: {needed}.")
-    return ModelError(f"{problem}; check the name and the network, or give a folder.")
+    return ModelUsageError(f"{problem}; check the name and the network, or give a folder.")
+
+
+_OF_HUB = {
+    "GatedRepoError": (
+        "access to it is restricted",
+        "accept its terms on its page of the hub, then run hf auth login or set HF_TOKEN",
+    ),
+    "RepositoryNotFoundError": (
+        "the hub has no such model, or it is private",
+        "check the name, run hf auth login or set HF_TOKEN",
+    ),
+    "RevisionNotFoundError": (
+        "the hub has no such revision of it",
+        "name a branch, a tag or a commit after @",
+    ),
+}
+"""Errors of huggingface_hub, which transformers replaces by others -> problem and fix."""
+
+
+def _of_hub(error: BaseException | None) -> tuple[str, str] | None:
+    """Return problem and fix of the hub's error that caused another error, if there is one."""
+    while error is not None:
+        # A gated model is also one that is not found.
+        if (name := type(error).__name__) in _OF_HUB:
+            return _OF_HUB[name]
+        error = error.__cause__ or error.__context__
+    return None
 
 
 def failing_pass(name: str, error: Exception) -> UsageError:
@@ -223,14 +253,31 @@ def device_of(torch: Any, name: str | None) -> str:
     try:
         torch.empty(0, device=name)
     except (RuntimeError, AssertionError) as error:
-        raise UsageError(f"--device {name} cannot be used ({first_line(error)}).") from None
+        problem = f"--device {name} cannot be used ({first_line(error).rstrip('.')})"
+        raise UsageError(f"{problem}; use cpu or auto, or leave it out.") from None
     return name
+
+
+def input_device(model: Any) -> Any:
+    """Return the device on which a model reads tokens, also if its first weights are offloaded."""
+    import torch
+
+    device = model.device
+    return torch.device(model._hf_hook.execution_device) if device.type == "meta" else device
+
+
+def kept(model: Any, places: Tensor) -> Any:
+    """Return places as `logits_to_keep`; a list for a model that is split over devices.
+
+    accelerate would move a tensor to the first device, and the last layer is on another one.
+    """
+    return places.tolist() if len(set(getattr(model, "hf_device_map", {}).values())) > 1 else places
 
 
 def dtype_of(torch: Any, name: str) -> Any:
     """Return a torch dtype by name."""
     dtype = getattr(torch, name, None)
-    if not isinstance(dtype, torch.dtype):
+    if not isinstance(dtype, torch.dtype) or not dtype.is_floating_point:
         raise UsageError(f"--dtype {name} is not known; use float32, bfloat16 or float16.")
     return dtype
 

@@ -39,11 +39,20 @@ def token_pieces(tokenizer: Any, size: int) -> Pieces:
 
 
 def _check_marker(tokenizer: Any, pieces: Sequence[bytes | None]) -> None:
-    ids = tokenizer("to be", add_special_tokens=False)["input_ids"]
-    # Letters outside the vocabulary are no evidence; otherwise a space must be between the words.
-    spelled = [piece for i in ids if (piece := pieces[i]) is not None]
-    if ids and len(spelled) == len(ids) and len(b"".join(spelled).split()) != 2:
+    """Raise if the space between two words that the vocabulary can spell is lost."""
+    own = tokenizer.backend_tokenizer.get_vocab(with_added_tokens=False).values()
+    known = (pieces[i] for i in own if i < len(pieces))
+    marked = [f"to{p.decode()}" for p in known if p and p[:1] == b" " and p[1:].isalpha()]
+    # A small vocabulary may lack a letter, or a space by itself.
+    texts = {text: _spelled(tokenizer, pieces, text) for text in ("to be", *marked[:3])}
+    if texts["to be"] == ["tobe"] and all(len(words) < 2 for words in texts.values()):
         raise UsageError(_NO_MARKER)
+
+
+def _spelled(tokenizer: Any, pieces: Sequence[bytes | None], text: str) -> list[str]:
+    """Return the words that the pieces of a text spell, without special tokens."""
+    ids = tokenizer(text, add_special_tokens=False)["input_ids"]
+    return b"".join(pieces[i] or b"" for i in ids).decode(errors="replace").split()
 
 
 def _decoder_parts(decoder: dict[str, Any] | None) -> list[dict[str, Any]]:

@@ -19,7 +19,7 @@ from torch import Tensor
 
 from aleatoric.models.attention import KV, SHALLOW, Tiles, are_same, probe_tokens
 from aleatoric.models.base import Prompting, is_out_of_memory, pages
-from aleatoric.models.loading import token_rows
+from aleatoric.models.loading import input_device, kept, token_rows
 from aleatoric.models.pieces import Pieces, policy_of
 
 Tokens = tuple[int, ...]
@@ -208,8 +208,8 @@ class PlainPass:
         if self.use in ("chunk", "step"):
             yield from self._one_by_one(tokens, stops)
             return
-        keep = torch.tensor(stops, device=self.model.device) - 1
-        out = self._run([tokens], logits_to_keep=keep)
+        keep = torch.tensor(stops, device=self.device) - 1
+        out = self._run([tokens], logits_to_keep=kept(self.model, keep))
         rows = out.logits[0] if "logits_to_keep" in self._accepted else out.logits[0][keep]
         whole = None if self.use == "none" else self._cache_of(out)
         for stop, logits in zip(stops, rows, strict=True):
@@ -247,7 +247,7 @@ class PlainPass:
             return self._last([state.tokens + row for state, row in pairs])
         cache = deepcopy(states[0].cache)
         width = cache.get_seq_length() if self.use == "mask" else 0
-        cache.reorder_cache(torch.zeros(len(rows), dtype=torch.long, device=self.model.device))
+        cache.reorder_cache(torch.zeros(len(rows), dtype=torch.long, device=self.device))
         if self.use == "mask":
             options = self._masked([len(state.tokens) for state in states], width, len(rows[0]))
             return self._last(rows, cache, **options)
@@ -270,7 +270,7 @@ class PlainPass:
 
     def _masked(self, lengths: Sequence[int], width: int, depth: int) -> dict[str, Tensor]:
         """Arguments that hide what comes after contexts of some lengths in a cache of `width`."""
-        device = self.model.device
+        device = self.device
         stops = torch.tensor(lengths, device=device)[:, None]
         new = torch.ones((len(lengths), depth), dtype=torch.long, device=device)
         mask = torch.cat([(torch.arange(width, device=device) < stops).long(), new], 1)
@@ -278,6 +278,11 @@ class PlainPass:
         if "position_ids" in self._accepted:
             options["position_ids"] = stops + torch.arange(depth, device=device)
         return options
+
+    @cached_property
+    def device(self) -> Any:
+        """The torch device on which tokens are read."""
+        return input_device(self.model)
 
     @cached_property
     def _accepted(self) -> frozenset[str]:
@@ -298,4 +303,4 @@ class PlainPass:
         if cache is not None:
             options[next(name for name in _CACHES if name in self._accepted)] = cache
         with torch.inference_mode():
-            return self.model(input_ids=torch.tensor(rows, device=self.model.device), **options)
+            return self.model(input_ids=torch.tensor(rows, device=self.device), **options)

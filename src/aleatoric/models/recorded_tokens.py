@@ -2,7 +2,8 @@
 
 A row has `id` (its document or sentence), `position`, `target` (the reference token) and
 `logprobs`: natural log-probabilities of the whole vocabulary; or, with `ids`, of those tokens, the
-most likely ones. If the target is not among `ids`, `target_logprob` is its log-probability.
+most likely ones. If the target is not among `ids`, `target_logprob` is its log-probability;
+elsewhere it may be left out, and must not contradict `logprobs`.
 """
 
 from __future__ import annotations
@@ -162,6 +163,7 @@ def _checked(row: Mapping[str, Any], place: Place, copied: IO[bytes]) -> _Row:
         problem = f"target {target} is not in a vocabulary of {len(values)}"
         raise DataError.at(*place, problem, "give the number of the reference token, from 0")
     _check_sum(values, 1 - TOLERANCE, place)
+    _check_target(row, values[target], place)
     copied.write(values.astype(np.float32).tobytes())
     return _Row(place, group, position, target, len(values), None)
 
@@ -228,10 +230,24 @@ def _top_row(row: Mapping[str, Any], values: Floats, target: int, place: Place) 
     ids = np.array([files.count_of(token, "ids", place, 0) for token in row["ids"]], np.int64)
     if len(set(ids.tolist())) < len(ids):
         raise DataError.at(*place, "ids names a token twice", "name every token once")
-    known = values[ids == target] if target in ids else _target_logprob(row, values, target, place)
+    if target in ids:
+        known = values[ids == target]
+        _check_target(row, known[0], place)
+    else:
+        known = _target_logprob(row, values, target, place)
     _check_sum(values if target in ids else np.append(values, known), 0.0, place)
     order = np.lexsort((ids, -values))
     return TopRow(ids[order], values[order], float(known[0]))
+
+
+def _check_target(row: Mapping[str, Any], known: float, place: Place) -> None:
+    """Refuse a `target_logprob` that contradicts the target's number in `logprobs`."""
+    if row.get("target_logprob") is None:
+        return
+    (given,) = _numbers([row["target_logprob"]], place)
+    if not np.isclose(given, known, rtol=TOLERANCE, atol=TOLERANCE):
+        problem = f"target_logprob is {given:.6g}, and logprobs has {known:.6g} for the target"
+        raise DataError.at(*place, problem, "correct one of them, or leave target_logprob out")
 
 
 def _target_logprob(row: Mapping[str, Any], values: Floats, target: int, place: Place) -> Floats:

@@ -21,7 +21,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from aleatoric.errors import AleatoricError, ModelError, UsageError, needs
+from aleatoric.errors import AleatoricError, ModelError, ModelUsageError, UsageError, needs
 from aleatoric.models import base
 from aleatoric.models.base import LoadOptions, Writing
 from aleatoric.models.checkpoints import check_folder, model_sha256, short_name
@@ -219,7 +219,7 @@ def _in_one_line(name: str) -> Iterator[None]:
         if "memory" in reason.lower():
             fix = "use a smaller model, --dtype bfloat16, or --device auto with several GPUs"
             fix += "; on a CPU, VLLM_CPU_KVCACHE_SPACE is the GiB for keys and values"
-            raise ModelError(f"{name}: does not fit into memory ({reason}); {fix}.") from error
+            raise ModelUsageError(f"{name}: does not fit into memory ({reason}); {fix}.") from error
         if refusal:
             fix = "load it with hf:, or another version of vLLM"
             raise UsageError(f"vLLM cannot load {name!r}: {reason}; {fix}.") from error

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Literal
 
 import numpy as np
 
-from aleatoric.models.attention import KV, Tiles, dense_mask, joined_kv, send
+from aleatoric.models.attention import KV, Tiles, columns_of, dense_mask, joined_kv, send
 from aleatoric.models.base import gpu_memory, pages, recover_memory
 from aleatoric.nextword.rules import MOST_NEW_TOKENS
 from aleatoric.types import Ints
@@ -161,14 +161,14 @@ class Tree:
         assert self._trunk is not None
         blocks = self._nodes["block"][used]
         selected = (
-            _columns(self._blocks[block], self._nodes["column"][used[blocks == block]])
+            columns_of(self._blocks[block], self._nodes["column"][used[blocks == block]])
             for block in np.unique(blocks)
         )
         return joined_kv([self._trunk, *selected])
 
     def keep_of_last(self, nodes: Ints) -> None:
         """Keep only `nodes` of the part added last: the others must not become parents."""
-        self._blocks[-1] = _columns(self._blocks[-1], self._nodes["column"][nodes])
+        self._blocks[-1] = columns_of(self._blocks[-1], self._nodes["column"][nodes])
         self._nodes["column"][nodes] = np.arange(len(nodes))
 
     def apart(self, texts: Sequence[tuple[int, ...]]) -> Tensor:
@@ -259,10 +259,3 @@ class PlainTree(Tree):
 def _causal(starts: Ints) -> tuple[Ints, Ints]:
     """The spans from `starts` to each token itself, and no other columns."""
     return np.stack([starts, 1 + np.arange(len(starts))], 1), np.full((len(starts), 1), -1)
-
-
-def _columns(kv: KV, columns: Ints) -> KV:
-    # A large model has its layers on several devices.
-    devices = {k.device for k, _ in kv}
-    indices = {device: send(columns, device) for device in devices}
-    return tuple((k[:, :, indices[k.device]], v[:, :, indices[k.device]]) for k, v in kv)

@@ -61,6 +61,11 @@ class TokenView(View):
         value = f"{100 * (best.estimate.value or 0.0):.2f}%{beside}"
         if len(eces) == 1:
             return f"{best.system} has an ECE of {value}."
+        shown = {r.system: f"{100 * (r.estimate.value or 0.0):.2f}" for r in eces}
+        first = [system for system, ece in shown.items() if ece == shown[best.system]]
+        if len(first) > 1:
+            named = f"{', '.join(first[:-1])} and {first[-1]}"
+            return f"Of {len(eces)} systems, {named} have the lowest ECE: {shown[best.system]}%."
         return f"Of {len(eces)} systems, {best.system} is best calibrated: its ECE is {value}."
 
     def cells(self, by_metric: ByMetric, system: str, metric: str, letters: Letters) -> Cells:

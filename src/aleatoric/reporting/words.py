@@ -12,7 +12,7 @@ from typing import Any
 
 from aleatoric.inference.estimate import CUT_MARK, at_level, with_cut_note
 from aleatoric.levels.word import cases
-from aleatoric.levels.word_results import WIDE
+from aleatoric.levels.word_results import WIDE, WIDEST_LOSS
 from aleatoric.levels.word_scoring import HUMAN, ORACLE, pair_of
 from aleatoric.nextword.answers import human_counts
 from aleatoric.registry import Track
@@ -215,10 +215,10 @@ class FinetuneView(WordView):
 
 
 def _loss_range(cell: TableCell, by_metric: ByMetric, system: str) -> TableCell:
-    """Return the cell of a log loss, as the range of its bounds if they are far apart."""
+    """Return the cell of a log loss, as the range of its bounds unless it is not reported."""
     results = (by_metric.get((system, f"log_loss_{end}")) for end in ("low", "high"))
     low, high = (result.estimate.value if result else None for result in results)
-    if low is None or high is None or high - low <= WIDE:
+    if low is None or high is None or not WIDE < high - low <= WIDEST_LOSS:
         return cell
     return replace(cell, text=tables.between(low, high), interval="")
 

@@ -16,7 +16,7 @@ from typing import Any, ClassVar, Self, Union, cast, get_args, get_origin, get_t
 
 from aleatoric import registry
 from aleatoric.data.selection import Selection, TableOptions
-from aleatoric.errors import UsageError
+from aleatoric.errors import ArgumentError, UsageError, quoted
 from aleatoric.models.base import LoadOptions, Prompting
 from aleatoric.runs.formats import DamagedRowError, is_number, is_text
 
@@ -135,6 +135,15 @@ class Job:
             return cls(**{**values, **changes})
         except (KeyError, TypeError, ValueError) as error:
             raise DamagedRowError(str(error)) from None
+
+    def check_values(self) -> None:
+        """Refuse values that are not of the types and ranges of the fields."""
+        kinds, by_name = get_type_hints(type(self)), {f.name: f for f in fields(self)}
+        for name, value in self.saved().items():
+            option_of = about(by_name[name])
+            if not fits_field(value, kinds[name]) or not in_range(value, option_of):
+                meaning = option_of.help.rstrip(".")
+                raise ArgumentError(f"{name} cannot be {quoted(value)} ({meaning}).")
 
     @classmethod
     def check_saved(cls, manifest: Mapping[str, Any]) -> None:

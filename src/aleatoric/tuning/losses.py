@@ -17,6 +17,7 @@ from torch import Tensor
 from torch.nn import functional
 
 from aleatoric.models.base import pages
+from aleatoric.models.loading import kept
 from aleatoric.nextword.answers import human_counts
 from aleatoric.nextword.exact import Question, Search
 from aleatoric.nextword.packs import fits_tree
@@ -165,7 +166,7 @@ def tree_logits(model: Any, tree: WordTree) -> Tensor:
         position_ids=tree.positions[None],
         attention_mask=hidden[None, None],
         use_cache=False,
-        logits_to_keep=tree.keep,
+        logits_to_keep=kept(model, tree.keep),
     )
     logits: Tensor = out.logits[0]
     return logits

@@ -24,7 +24,7 @@ from torch import Tensor
 from torch.nn.utils import clip_grad_norm_
 
 from aleatoric.data import files
-from aleatoric.errors import DataError, ModelError, StorageError, UsageError, needs
+from aleatoric.errors import DataError, ModelError, ModelUsageError, StorageError, UsageError, needs
 from aleatoric.models.base import is_out_of_memory
 from aleatoric.registry import Track, quietly
 from aleatoric.rng import stream
@@ -364,7 +364,7 @@ def _reporting_memory(place: str) -> Iterator[None]:
         if not is_out_of_memory(error):
             raise
         fix = "begin another run with a smaller --batch, --train last-1-block or --train lora"
-        raise ModelError(f"{place}: out of memory; {fix}.") from error
+        raise ModelUsageError(f"{place}: out of memory; {fix}.") from error
 
 
 LORA_SCALE = 2

@@ -16,7 +16,7 @@ pytest.importorskip("transformers")
 from lms import brute_force, tiny, tokenizer, without_partial_tokens
 
 from aleatoric.errors import UsageError
-from aleatoric.models.base import Prompting, Writing, check_writing, messages_of
+from aleatoric.models.base import Prompting, Writing, check_template, check_writing, messages_of
 from aleatoric.models.chat import word_prompt
 from aleatoric.models.hf import wrap
 from aleatoric.nextword.exact import Question, Search, exact
@@ -74,12 +74,21 @@ def test_signature_names_what_is_not_the_default() -> None:
     ("options", "problem"),
     [
         ({"template": "Go on:"}, "'Go on:' has no {context}; add it"),
+        ({"template": "{name}, {context}"}, "has {name}; {context} is the only name that is"),
         ({"system": "Be brief."}, "--system is a message of a chat; add --chat"),
     ],
 )
 def test_prompts_that_cannot_be_filled_are_refused(options: dict[str, str], problem: str) -> None:
     with pytest.raises(UsageError, match=problem.replace("{", r"\{")):
         Prompting(**options)
+
+
+def test_names_that_nothing_fills_are_refused_at_every_level() -> None:
+    with pytest.raises(UsageError, match=r"has \{lang\}; \{input\} is the only name"):
+        check_writing(Writing(template="In {lang}: {input}"))
+    with pytest.raises(UsageError, match=r"has \{text\}; \{source\} is the only name"):
+        check_template("{source} {text}", "{source}", "the sentence goes")
+    check_template('{"a": 1} {} {0} {context}', "{context}", "the context goes")
 
 
 def test_a_model_without_a_chat_template_is_refused() -> None:

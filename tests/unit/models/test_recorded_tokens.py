@@ -105,12 +105,21 @@ def test_most_likely_tokens_give_exact_metrics_and_leave_others_undefined(
     undefined = {result.metric for result in run.results if result.estimate.value is None}
     assert undefined == {
         *("e_ece", "e_ece[temperature=0.5]", "e_ece[ancestral,samples=2]", "brier", "entropy"),
-        *("agreement_M", "agreement_C", "sce", "ace", "vocabulary_unseen"),
+        *("agreement_M", "sce", "ace", "vocabulary_unseen"),
     }
     assert all(r.estimate.reason == REASON for r in run.results if r.metric in undefined)
     assert found.keys() == live.keys()
     exact = found.keys() - undefined
-    assert {"ece", "nll", "accuracy", "e_ece_p", "e_ece_k", "e_ece[top_k=5]", "ece_smooth"} <= exact
+    assert {
+        "ece",
+        "nll",
+        "accuracy",
+        "agreement_C",
+        "e_ece_p",
+        "e_ece_k",
+        "e_ece[top_k=5]",
+        "ece_smooth",
+    } <= exact
     for metric in exact:
         assert found[metric] == pytest.approx(live[metric], abs=2e-5), metric
 
@@ -155,6 +164,9 @@ TOP = {"id": "d0", "position": 1, "target": 5, "ids": [3, 4], "logprobs": [-0.5,
         ({k: v for k, v in ROW.items() if k != "target"}, "target"),
         (TOP, "target 5 is not among ids, and target_logprob is not given"),
         (TOP | {"target_logprob": -0.6}, "above the smallest"),
+        (TOP | {"target": 3, "target_logprob": -0.6}, "is -0.6, and logprobs has -0.5 for the"),
+        (ROW | {"target_logprob": -0.2}, "is -0.2, and logprobs has -0.1 for the target; correct"),
+        (ROW | {"target_logprob": "x"}, "is no list of numbers"),
         (TOP | {"target": 3, "ids": [3, 3]}, "names a token twice"),
         (TOP | {"target": 3, "ids": [3]}, "differ in length"),
         (TOP | {"target": 3, "logprobs": [-0.1, -0.2]}, "sum to 1.724"),

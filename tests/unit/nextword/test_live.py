@@ -279,6 +279,28 @@ def test_tokenizer_that_drops_spaces_is_rejected():
         wrap(tiny("gpt2").model, bare, name="bare")
 
 
+@pytest.mark.parametrize(
+    ("vocabulary", "unknown"),
+    [
+        (["?", *(f"Ġ{word}" for word in ("the", "cat", "dog", "sat")), *"thecadogs."], "?"),
+        (["?", "Ġthe", "Ġcat", "Ġdog", "Ġsat", "."], None),  # reads "to be" as "??"
+    ],
+)
+def test_small_tokenizer_that_marks_words_is_accepted(vocabulary, unknown):
+    from tokenizers import Tokenizer, decoders, models, pre_tokenizers
+    from transformers import PreTrainedTokenizerFast
+
+    tokens = {token: i for i, token in enumerate(dict.fromkeys(vocabulary))}
+    inner = Tokenizer(models.WordLevel(tokens, unk_token="?"))
+    inner.pre_tokenizer = pre_tokenizers.ByteLevel(add_prefix_space=False)
+    inner.decoder = decoders.ByteLevel()
+    small = PreTrainedTokenizerFast(tokenizer_object=inner, unk_token=unknown)
+    lm = wrap(tiny("gpt2").model, small, name="small")
+    assert sum((piece or b"").startswith(b" ") for piece in lm.pieces) == len(
+        [token for token in tokens if token.startswith("Ġ")]
+    )
+
+
 def test_words_equal_after_case_folding_are_rejected():
     with pytest.raises(UsageError, match="case"):
         exact(tiny("gpt2"), [Question("He", ("a", "A"))])

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import pytest
 
+from aleatoric.inference.estimate import bounded
 from aleatoric.inference.paired import IDENTICAL, Paired, PermutationTest
 from aleatoric.reporting.comparisons import summary
 from aleatoric.reporting.views import view_of
@@ -128,9 +129,12 @@ def test_equal_overlaps_are_not_ranked_by_a_comparison() -> None:
     assert said == "a and b have the same overlap with people (0.900 of 1)."
 
 
-@pytest.mark.parametrize(("high", "shown"), [(3.05, "3.025"), (3.6, "3.000–3.600"), (None, "–")])
+@pytest.mark.parametrize(
+    ("high", "shown"), [(3.05, "3.025"), (3.6, "3.000–3.600"), (4.5, "–"), (None, "–")]
+)
 def test_log_loss_is_a_range_where_its_bounds_are_far_apart(high: float | None, shown: str) -> None:
-    middle = None if high is None else (3.0 + high) / 2
+    # Beyond 1 nat it is not reported.
+    middle = None if high is None or high > 4 else (3.0 + high) / 2
     values = {"log_loss": middle, "log_loss_low": 3.0, "log_loss_high": high}
     signature = Signature("c", "0", "m", "ancestral", "exact", {}, "exact", 0, "log_loss", "0")
     by_metric = {
@@ -140,3 +144,21 @@ def test_log_loss_is_a_range_where_its_bounds_are_far_apart(high: float | None, 
     columns, (row,) = view_of("word").system_rows(by_metric, {})
     place = [column.heading for column in columns].index("log loss ↓")
     assert row[place].text == shown
+
+
+def test_systems_with_the_same_ece_are_not_ranked() -> None:
+    def found(**values: float) -> str:
+        signature = Signature("c", "0", "m", "none", "forced", {}, "exact", 0, "ece", "0")
+        pairs = ((name, Estimate(value, None, 9, 9)) for name, value in values.items())
+        results = [Result(name, "ece", signature, estimate) for name, estimate in pairs]
+        return view_of("token").finding(results)
+
+    assert found(a=0.1, b=0.2).startswith("Of 2 systems, a is best calibrated: its ECE is 10.00%")
+    assert found(a=0.1, b=0.1, c=0.2) == "Of 3 systems, a and b have the lowest ECE: 10.00%."
+
+
+def test_interval_of_a_bound_of_log_loss_is_not_negative() -> None:
+    interval = Interval(-0.2, 0.4, 0.95, "t")
+    cut = bounded(Estimate(0.1, interval, 9, 9), "log_loss_low").interval
+    assert cut is not None
+    assert (cut.low, cut.high) == (0.0, 0.4)

@@ -7,7 +7,9 @@ from typing import Any
 
 import pytest
 
-from aleatoric.errors import UsageError
+from aleatoric.errors import ArgumentError, UsageError
+from aleatoric.levels.base import run_job
+from aleatoric.levels.token import TokenJob
 from aleatoric.runs.job import check_same_options
 
 CORPUS = {"name": "w", "version": "1", "sha256": "ab", "spec": "w.jsonl", "encoding": "utf-8"}
@@ -58,3 +60,22 @@ def test_different_path_to_same_file_is_same_corpus(
         check_same_options(
             Path("run"), SAVED, SAVED | {"corpus": CORPUS | {"spec": spec}, "device": None}
         )
+
+
+@pytest.mark.parametrize(
+    ("options", "problem"),
+    [
+        ({"classwise": True}, r"classwise cannot be True \(SCE and ACE: all \(slower\), pred"),
+        ({"bins": 0}, "bins cannot be 0"),
+        ({"bins": 15.0}, "bins cannot be 15.0"),
+        ({"schemes": "greedy"}, "schemes cannot be 'greedy'"),
+    ],
+)
+def test_values_that_a_manifest_cannot_hold_are_refused(
+    tmp_path: Path, options: dict[str, Any], problem: str
+) -> None:
+    (tmp_path / "c.txt").write_text("One text.\n")
+    job = TokenJob(str(tmp_path / "c.txt"), ("hf:none",), **options)
+    with pytest.raises(ArgumentError, match=problem):
+        run_job(job, tmp_path / "run")
+    assert not (tmp_path / "run").exists()
