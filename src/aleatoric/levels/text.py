@@ -21,6 +21,7 @@ from aleatoric.levels.text_variability import UNDEFINED
 from aleatoric.metrics.reduction import Mean
 from aleatoric.models.base import Tallied, TextModel, TextTally, Writing
 from aleatoric.models.decoding import TextDecoder
+from aleatoric.models.trained import training_notes
 from aleatoric.nextword.rules import lacks_spaces
 from aleatoric.probes.base import is_code
 from aleatoric.probes.opening import default_names, left_out
@@ -412,6 +413,8 @@ class Text(Level):
         self, store: Store, job: TextJob, spec: str, model: TextModel, monitor: Monitor
     ) -> None:
         """Save the texts of a loaded model under every decoder."""
+        items = (produced.item for produced in StoredTexts(store).walk())
+        session.add_notes(store, training_notes(spec, job.writing("ancestral"), items))
         conventions = dict(model.conventions)
         if job.chat and "bos" in conventions:
             conventions["bos"] = "template"  # a chat template adds the BOS token itself

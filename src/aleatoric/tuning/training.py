@@ -17,7 +17,7 @@ from dataclasses import asdict, dataclass, replace
 from functools import cached_property
 from itertools import chain
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import torch
 from torch import Tensor
@@ -31,10 +31,6 @@ from aleatoric.rng import stream
 from aleatoric.runs.disk import FULL_DISKS
 from aleatoric.tuning.objectives import Objective, PassageObjective, Trees
 from aleatoric.tuning.recipe import PAPER, FinetuneJob, Fold, TrainingSettings, block_count
-
-if TYPE_CHECKING:
-    from aleatoric.models.hf import HFModel
-
 
 _FACTS = "facts"
 _OS_ERROR = re.compile(r"\(os error (\d+)\)")
@@ -354,7 +350,8 @@ LORA_SCALE = 2
 class Tunable:
     """A model with the parameters that train, and their values before any training."""
 
-    lm: HFModel
+    lm: Any
+    """A loaded model with its tokenizer, of the word or the text level."""
     parameters: Mapping[str, Any]
     initial: Mapping[str, Tensor]
 
@@ -376,7 +373,7 @@ class Tunable:
     @cached_property
     def digest(self) -> str:
         """A digest of the initial values of the parameters that train."""
-        return _digest(self.initial)
+        return digest_of(self.initial)
 
     @cached_property
     def base_digest(self) -> str:
@@ -384,10 +381,11 @@ class Tunable:
         model = self.lm.model
         saved = model.state_dict().keys() - self.initial.keys()
         tensors = chain(model.named_parameters(), model.named_buffers())
-        return _digest({name: parameter.detach() for name, parameter in tensors if name in saved})
+        return digest_of({name: parameter.detach() for name, parameter in tensors if name in saved})
 
 
-def _digest(tensors: Mapping[str, Tensor]) -> str:
+def digest_of(tensors: Mapping[str, Tensor]) -> str:
+    """Return a hash of named tensors."""
     digest = hashlib.sha256()
     for name, value in sorted(tensors.items()):
         digest.update(f"{name}{tuple(value.shape)}{value.dtype}".encode())
@@ -396,10 +394,11 @@ def _digest(tensors: Mapping[str, Tensor]) -> str:
     return digest.hexdigest()[:16]
 
 
-def make_tunable(lm: HFModel, which: str = PAPER, rank: int = 8, seed: int = 0) -> Tunable:
+def make_tunable(lm: Any, which: str = PAPER, rank: int = 8, seed: int = 0) -> Tunable:
     """Make parameters trainable: `last-2-blocks`, `all` or `lora`.
 
-    A block is one layer of the transformer; the norm and the head after the last one stay fixed.
+    A block is one layer of the transformer, in an encoder-decoder of the decoder; the norm and the
+    head after the last one stay fixed.
     """
     for parameter in lm.model.parameters():
         parameter.requires_grad_(False)
@@ -415,7 +414,10 @@ def make_tunable(lm: HFModel, which: str = PAPER, rank: int = 8, seed: int = 0) 
 
 
 def _last_blocks(model: Any, count: int) -> list[Any]:
-    layers = model.config.get_text_config().num_hidden_layers
+    config = model.config.get_text_config(decoder=True)
+    layers = getattr(config, "num_decoder_layers", None) or config.num_hidden_layers
+    if model.config.is_encoder_decoder:
+        layers, model = getattr(config, "decoder_layers", None) or layers, model.get_decoder()
     lists = (part for part in model.modules() if isinstance(part, torch.nn.ModuleList))
     blocks = next((part for part in lists if len(part) == layers), None)
     if blocks is None:
