@@ -185,7 +185,9 @@ class CausalNetwork(HFNetwork):
         ids, mask = padded([(*prompt, *target[:-1]) for prompt, target in pairs], self.device)
         logits = self.model(input_ids=ids, attention_mask=mask, use_cache=False).logits
         starts = (len(prompt) - 1 for prompt, _ in pairs)
-        return [row[at : at + len(t)] for row, at, (_, t) in zip(logits, starts, pairs, strict=True)]
+        return [
+            row[at : at + len(t)] for row, at, (_, t) in zip(logits, starts, pairs, strict=True)
+        ]
 
     def forward(self, ids: Tensor, mask: Tensor, cache: Any) -> Tensor:
         """Return the logits after the last of `ids`; `mask` covers all columns up to there."""

@@ -57,7 +57,9 @@ def _part(
         return [_total(own, *text, ends, decoder) for own, text in rows]
 
 
-def _total(logits: Tensor, ids: Ids, is_ended: bool, ends: Sequence[int], decoder: Decoder) -> float:
+def _total(
+    logits: Tensor, ids: Ids, is_ended: bool, ends: Sequence[int], decoder: Decoder
+) -> float:
     logp = decoder.log_probs(logits.double())
     total = logp[torch.arange(len(ids)), list(ids)].sum()
     return float(total + logp[-1, list(ends)].logsumexp(-1) if is_ended else total)

@@ -27,6 +27,7 @@ N_LISTED = 5
 INPUT_CHARS = 80
 _SIDES = {"mean_M": "mean M", "mean_H": "mean H"}
 _NONE = "–"
+_UNKNOWN = "–: fewer than three inputs have both values, or one of them is the same for all inputs."
 
 
 @dataclass(frozen=True, slots=True)
@@ -142,12 +143,13 @@ def _correlations(
         side, _, probe = name.partition("/")
         pearson = correlation(values, other, groups, seed)
         spearman = correlation(*_ranks(values, other), groups, seed)
-        shown = (_with_interval(pearson), _with_interval(spearman), str(pearson.n_items))
-        rows.append((probe, _SIDES[side], *shown))
+        shown = (_with_interval(pearson), _with_interval(spearman))
+        rows.append((probe, _SIDES[side], *shown, str(int(np.isfinite(other).sum()))))
     notes = (
         "Correlation over inputs of entropy with the mean distance between two of the generator's "
         "texts (M), and between two people's texts (H); 95% intervals, groups resampled.",
         "Sampling error of entropy and of M lowers correlations; see reliability.",
+        *([_UNKNOWN] if any(_NONE in row for row in rows) else []),
     )
     columns_shown = ("probe", "entropy with", "Pearson", "Spearman", "inputs")
     return Table("Entropy and variability over inputs", columns_shown, tuple(rows), notes)

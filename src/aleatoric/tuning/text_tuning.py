@@ -121,9 +121,7 @@ class FinetuneText(Text):
         sha256 = {} if training is None else {TRAINING_SHA256: training.sha256}
         return super().facts(job, corpus) | sha256
 
-    def save_items(
-        self, store: Store, job: TextJob, corpus: MultiRef, monitor: Monitor
-    ) -> None:
+    def save_items(self, store: Store, job: TextJob, corpus: MultiRef, monitor: Monitor) -> None:
         """Save the inputs that are evaluated."""
         assert isinstance(job, FinetuneTextJob)
         split = self._split(job, corpus)

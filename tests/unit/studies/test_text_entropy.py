@@ -21,7 +21,9 @@ from aleatoric.studies.text_entropy import correlation, entropy_of, run
 from aleatoric.types import TextItem, Texts
 
 
-def case(number: int, logprobs: tuple[float, ...], mean_m: float | None, n_cut: int = 0) -> TextCase:
+def case(
+    number: int, logprobs: tuple[float, ...], mean_m: float | None, n_cut: int = 0
+) -> TextCase:
     name = str(number)
     item = TextItem(name, name, (f"input {name}",), ("a", "b"))
     values = {"mean_M/lexical-1": mean_m, "mean_H/lexical-1": 0.5, "w1_M/lexical-1": 0.1}
