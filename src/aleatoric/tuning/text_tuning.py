@@ -141,6 +141,10 @@ class FinetuneText(Text):
         from aleatoric.tuning import text_pairs, training
         from aleatoric.tuning.exporting import save_model
 
+        other = job.training_corpus()
+        if other is not None and other.sha256 != store.manifest.get(TRAINING_SHA256):
+            problem = f"{job.training}: is not what it was when the run began"
+            raise UsageError(f"{problem}; restore it, or begin another run.")
         writer = engine.text_model(spec, job.loading)
         assert isinstance(writer, LiveWriter)  # all models of transformers are
         split, ask = self._split(job, corpus()), job.writing("ancestral")

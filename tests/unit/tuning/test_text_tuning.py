@@ -248,7 +248,6 @@ def job(folder: Path, kind: str, **more: Any) -> FinetuneTextJob:
         "epochs": 2,
         "rate": 0.01,
         "device": "cpu",
-        "n_splits": 2,
         "template": "Say: {input}",
     }
     people = more.pop("people", None) or corpus(folder)
@@ -350,6 +349,21 @@ def test_separate_training_corpus(tmp_path: Path) -> None:
     more.write_text(more.read_text().replace("dog 27", "cat 27"))
     with pytest.raises(UsageError, match="its --training differs"):
         run_job(asked, tmp_path / "run")
+
+
+def test_training_corpus_that_changed_while_stopped_is_refused(tmp_path: Path) -> None:
+    more = corpus(tmp_path, "more", 10, first=18)
+
+    def stop(work: Any, total: int, description: str) -> Any:
+        if description == "texts":
+            raise KeyboardInterrupt
+        return work
+
+    with pytest.raises(KeyboardInterrupt):
+        run_job(job(tmp_path, "gpt2", training=str(more)), tmp_path / "run", Monitor(stop))
+    more.write_text(more.read_text().replace("dog 27", "cat 27"))
+    with pytest.raises(UsageError, match="is not what it was when the run began"):
+        resume_run(tmp_path / "run")
 
 
 @pytest.mark.parametrize(
