@@ -7,6 +7,7 @@ import json
 import os
 import subprocess
 import sys
+import time
 from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
@@ -412,7 +413,7 @@ def test_key_of_an_input_is_of_its_words() -> None:
 def test_killed_training_resumes_to_the_same_model(tmp_path: Path) -> None:
     people, model = corpus(tmp_path), saved("t5", tmp_path)
     base = [sys.executable, "-m", "aleatoric", "finetune-text", "--corpus", str(people)]
-    base += ["--model", f"hf:{model}", "--epochs", "30", "--save-every", "1", "--device", "cpu"]
+    base += ["--model", f"hf:{model}", "--epochs", "8", "--save-every", "1", "--device", "cpu"]
     base += ["--samples", "2", "--max-new-tokens", "4", "--probe", "lexical-1"]
     base += ["--tokeniser", "whitespace", "--splits", "2"]
     quiet = {"stdout": subprocess.DEVNULL, "stderr": subprocess.DEVNULL}
@@ -422,6 +423,7 @@ def test_killed_training_resumes_to_the_same_model(tmp_path: Path) -> None:
         while process.poll() is None:
             if (killed / "training" / "texts" / CHECKPOINT).exists():
                 process.kill()
+            time.sleep(0.01)
     assert not (killed / "training" / "texts" / TRAINED).exists()
     for out in (killed, whole):
         subprocess.run([*base, "--out", str(out)], env=environment, check=True, **quiet)
