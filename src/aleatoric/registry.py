@@ -32,11 +32,13 @@ PLUGINS: dict[str, dict[str, str]] = {
         "token": "aleatoric.levels.token:Token",
         "text": "aleatoric.levels.text:Text",
         "finetune": "aleatoric.tuning.finetuning:Finetune",
+        "finetune-text": "aleatoric.tuning.text_tuning:FinetuneText",
     },
     "views": {
         **_from("reporting.words", "word=WordView finetune=FinetuneView"),
         "token": "aleatoric.reporting.tokens:TokenView",
         "text": "aleatoric.reporting.texts:TextView",
+        "finetune-text": "aleatoric.reporting.text_tuning:FinetuneTextView",
     },
     "notebook": {
         **_from("reporting.notebook", "plot tables_of to_html to_text"),
@@ -101,7 +103,10 @@ PLUGINS: dict[str, dict[str, str]] = {
         "learning-curve": "aleatoric.studies.sample_size:learning_curve",
     },
     "token_analyses": _from("studies.token_studies", "intrinsic frequency stability"),
-    "text_analyses": _from("levels.text_fit", "fit=run"),
+    "text_analyses": {
+        "fit": "aleatoric.levels.text_fit:run",
+        "entropy": "aleatoric.studies.text_entropy:run",
+    },
 }
 """What ships with the package: kind -> name -> "module:attribute"."""
 

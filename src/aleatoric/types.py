@@ -66,6 +66,16 @@ class Texts:
 
     item_id: str
     texts: tuple[str, ...]
+    logprobs: tuple[float, ...] = ()
+    """The log-probability of each text in nats, up to where it was cut; empty if not known."""
+    n_cut: int = 0
+    """Texts that were cut at the longest length, counted together with log-probabilities."""
+
+    def and_more(self, more: Texts) -> Texts:
+        """Return these texts and more; log-probabilities are known if all are."""
+        values = (*self.logprobs, *more.logprobs) if self.logprobs and more.logprobs else ()
+        texts = (*self.texts, *more.texts)
+        return Texts(self.item_id, texts, values, self.n_cut + more.n_cut)
 
 
 class LazyItems(Collection[AnyItem]):

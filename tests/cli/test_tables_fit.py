@@ -97,6 +97,13 @@ def _finetune(folder: Path, out: Path) -> list[object]:
     return ["finetune", *data, *TUNED, "--loss", "human", "--out", out]
 
 
+def _finetune_text(folder: Path, out: Path) -> list[object]:
+    data = ("--corpus", folder / "texts" / "people.jsonl", "--model", f"hf:{saved('gpt2', folder)}")
+    quick = ("--epochs", "1", "--samples", "2", "--max-new-tokens", "3", "--held-out", "0.5")
+    probe = ("--probe", "lexical-1", "--tokeniser", "whitespace", "--entropy")
+    return ["finetune-text", *data, *quick, *probe, "--out", out]
+
+
 def _word(_: Path, out: Path) -> list[object]:
     return ["word", *WORDS, "--out", out]
 
@@ -121,6 +128,10 @@ CASES: dict[str, Callable[[Path, Path], list[Arguments]]] = {
     "token": lambda folder, out: [_token(folder, out)],
     "text": lambda folder, out: [_texts(folder, out)],
     "finetune": lambda folder, out: [_finetune(folder, out)],
+    "finetune-text": lambda folder, out: [
+        _finetune_text(folder, out),
+        ["score", out, "--analysis", "entropy", "--system", "gpt2 tuned"],
+    ],
     "resume": lambda folder, out: [_word(folder, out), ["resume", out]],
     "score": lambda folder, out: [
         _word(folder, out),

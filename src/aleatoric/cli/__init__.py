@@ -35,6 +35,7 @@ SUMMARIES = {
     "view": "Explore runs of any size in the browser, also while they are written.",
     "plan": "Plan how many people, samples and contexts a target needs, or what a run costs.",
     "finetune": "Fine-tune a model on people's answers and test it on passages it never saw.",
+    "finetune-text": "Fine-tune a text generator on people's texts, and test it on other inputs.",
 }
 """Command -> the first line of its help; a test compares it with the help itself."""
 _SAVED = ("score", "compare", "report", "view", "plan")
@@ -86,8 +87,9 @@ class LazyGroup(TyperGroup):
 
 def lazy_commands() -> dict[str, LazyCommand]:
     """Return the commands of levels, then those of saved runs."""
-    levels = [name for name in registry.names("levels") if name != "finetune"]
-    names = [*levels, "resume", *_SAVED, "finetune"]
+    names = registry.names("levels")
+    tuning = [name for name in names if name.startswith("finetune")]
+    names = [*(name for name in names if name not in tuning), "resume", *_SAVED, *tuning]
     return {name: LazyCommand(name, _summary(name), partial(_function, name)) for name in names}
 
 

@@ -16,10 +16,11 @@ from aleatoric.cli.options import Output, option, with_options
 from aleatoric.cli.printing import monitored, say, show_run
 from aleatoric.errors import MissingExtraError, UsageError
 from aleatoric.inference.bootstrap import DEFAULT_METHOD, check_method
-from aleatoric.levels.base import Level, ResumeOptions, find_level, resume_run, run_job
+from aleatoric.levels.base import Level, ResumeOptions, find_level, level_of, resume_run, run_job
 from aleatoric.runs.disk import command
 from aleatoric.runs.job import about, flag, shown_fields
 from aleatoric.runs.run import Store
+from aleatoric.runs.tables import TRAINED_MODEL
 
 SHOWN: shared.Signature = {"interval": (shared.IntervalOption, DEFAULT_METHOD), **shared.OUTPUT}
 """How results are shown, for all of these commands."""
@@ -66,7 +67,9 @@ def level_command(level: Level) -> Callable[..., None]:
 def _show(store: Store, interval: str, *output: Any) -> None:
     """Print a run's results; write the curves of fine-tuning as a table and, if possible, drawn."""
     show_run(store, interval, Output(*output))
-    if store.manifest["command"] != "finetune":
+    if (folder := store.path / TRAINED_MODEL).is_dir():
+        say(f"the trained model is here: --model hf:{folder}")
+    if not level_of(store).needs_out:
         return
     from aleatoric.reporting.figures import draw_all
     from aleatoric.reporting.finetune import curve_pictures, curve_table

@@ -156,6 +156,7 @@ _PROBES = (("lexical-*", 1.0), ("syntactic-*", 1.0), ("semantic", 2.0))
 _BOUNDS: tuple[tuple[str, float, float], ...] = (
     ("tvd_debiased", -1.0, 1.0),
     ("agreement_gap", -1.0, 1.0),
+    ("correlation", -1.0, 1.0),
     ("js", 0.0, math.log(2)),
     ("rank_of_human_mode", 1.0, math.inf),
     ("brier", 0.0, 2.0),

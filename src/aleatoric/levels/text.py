@@ -20,6 +20,8 @@ from aleatoric.levels.text_scoring import CONTROL, LENGTHS, SAME_LENGTH, Distanc
 from aleatoric.levels.text_variability import UNDEFINED
 from aleatoric.metrics.reduction import Mean
 from aleatoric.models.base import Tallied, TextModel, TextTally, Writing
+from aleatoric.models.decoding import TextDecoder
+from aleatoric.models.trained import training_notes
 from aleatoric.nextword.rules import lacks_spaces
 from aleatoric.probes.base import is_code
 from aleatoric.probes.opening import default_names, left_out
@@ -33,6 +35,8 @@ from aleatoric.runs.run import Store, StoredRows, StoredTexts, signature
 from aleatoric.types import Estimate, MultiRef, Signature, TextItem, Texts
 
 RECORDED = "recorded"
+TRANSFORMERS = ("smollm2", "hf", "gguf")
+"""Kinds of models that run in transformers: they train, and give log-probabilities of texts."""
 ASKED = ("max_new_tokens", "template", "chat", "turns", "stop")
 """Generation options besides the decoder, the seed and the number of texts."""
 GAPPY = "more than 20% of the pairs of texts have no distance by this probe"
@@ -80,6 +84,9 @@ class TextJob(ClusterJob):
         "eos", "What joins the turns of a dialogue: eos, newline or any text.", live=True
     )
     stop: tuple[str, ...] = option((), "A text ends before this string; repeatable.", live=True)
+    entropy: bool = option(
+        False, "Save log-probabilities of the texts, for score --analysis entropy.", live=True
+    )
     probes: tuple[str, ...] = option(
         (),
         "lexical-1, syntactic-2, semantic, module:function; repeatable. By default all that are "
@@ -102,21 +109,23 @@ class TextJob(ClusterJob):
 
     def writing(self, decoder: str) -> Writing:
         """Return the generation options under a decoder."""
-        options = {name: getattr(self, name) for name in (*ASKED, "system")}
-        return Writing(decoder=decoder, seed=self.seed, samples=self.samples, **options)
+        options: dict[str, Any] = {name: getattr(self, name) for name in (*ASKED, "system")}
+        options |= {"seed": self.seed, "samples": self.samples, "logprobs": self.entropy}
+        return Writing(decoder=decoder, **options)
 
 
 def cases(store: Store, system: str) -> Iterator[TextCase]:
-    """Yield the inputs with a system's texts and their W1 from people, for studies."""
+    """Yield the inputs with a system's texts, their W1 from people and means, for studies."""
     values: dict[str, dict[str, float | None]] = {}
     for metric in text_scoring.metric_names(store):
-        if metric.startswith(("w1_M/", "w1_C/")):
+        if metric.startswith(("w1_M/", "w1_C/", "mean_M/", "mean_H/")):
             for row in store.rows(system, metric):
                 values.setdefault(row.item_id, {})[metric] = row.value
     for produced in StoredTexts(store).walk():
         if system in produced.systems:
-            item = produced.item
-            yield TextCase(item, produced.systems[system], values.get(item.id, {}))
+            item, known = produced.item, produced.with_log_probs
+            own, written = values.get(item.id, {}), known.get(system, Texts(item.id, ()))
+            yield TextCase(item, produced.systems[system], own, written)
 
 
 def distances(store: Store, item_ids: Iterable[str]) -> Iterator[tuple[str, dict[str, Distances]]]:
@@ -251,6 +260,23 @@ def _decoder_notes(store: Store) -> Iterator[str]:
             )
 
 
+def _gives_log_probs(spec: str) -> bool:
+    return spec.partition(":")[0] in TRANSFORMERS
+
+
+def _log_prob_notes(name: str, spec: str, decoder: str) -> Iterator[str]:
+    """Say which systems have no entropy, and whose entropy is not that of the model itself."""
+    if not _gives_log_probs(spec):
+        yield f"{name}: gives no log-probabilities of texts, so that it has no entropy"
+    elif not TextDecoder.parse(decoder).has_log_probs:
+        yield (
+            f"{name}: has no entropy, because the probability of a text under {decoder} is not "
+            "known; use ancestral or temperature=T"
+        )
+    elif str(TextDecoder.parse(decoder)) != "ancestral":
+        yield f"{name}: its entropy is that of the model under {decoder}, not of the model itself"
+
+
 def _left_out_notes(job: TextJob, corpus: MultiRef) -> list[str]:
     if job.probes:
         return []
@@ -343,6 +369,11 @@ class Text(Level):
     def check(self, job: TextJob) -> None:
         """Refuse unknown models and protocols."""
         super().check(job)
+        if job.entropy and not any(_gives_log_probs(spec) for spec in job.models):
+            raise UsageError(
+                "--entropy needs a model that gives log-probabilities of its texts; use "
+                f"{', '.join(TRANSFORMERS)}, or leave it out."
+            )
         if job.protocol not in ("corrected", "paper"):
             raise UsageError(f"there is no protocol {job.protocol!r}; use corrected or paper.")
         if job.protocol == "paper" and job.max_length != MAX_LENGTH:
@@ -376,7 +407,14 @@ class Text(Level):
         self, store: Store, job: Any, spec: str, engine: Engine, corpus: Opening, monitor: Monitor
     ) -> None:
         """Save the texts of one model under every decoder."""
-        model = engine.text_model(spec, job.loading)
+        self.save_texts(store, job, spec, engine.text_model(spec, job.loading), monitor)
+
+    def save_texts(
+        self, store: Store, job: TextJob, spec: str, model: TextModel, monitor: Monitor
+    ) -> None:
+        """Save the texts of a loaded model under every decoder."""
+        items = (produced.item for produced in StoredTexts(store).walk())
+        session.add_notes(store, training_notes(spec, job.writing("ancestral"), items))
         conventions = dict(model.conventions)
         if job.chat and "bos" in conventions:
             conventions["bos"] = "template"  # a chat template adds the BOS token itself
@@ -384,6 +422,8 @@ class Text(Level):
         about = {"estimator": estimator, "label": model.label, "conventions": conventions}
         for decoder, name in self.pending_systems(store, job, spec, model, about, monitor):
             _write(store, name, model, job.writing(decoder), monitor)
+            if job.entropy:
+                session.add_notes(store, _log_prob_notes(name, spec, decoder))
 
     studies = "text_analyses"
 

@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import textwrap
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from math import comb
 from typing import Literal
 
 from aleatoric.result_types import Study, Table
-from aleatoric.types import TextItem
+from aleatoric.types import TextItem, Texts
 
 N_LISTED = 5
 N_TEXTS = 3
@@ -32,6 +32,8 @@ class TextCase:
     item: TextItem
     texts: tuple[str, ...]
     values: Mapping[str, float | None]
+    written: Texts = field(default_factory=lambda: Texts("", ()))
+    """The texts with their log-probabilities, if these are saved."""
 
 
 @dataclass(frozen=True)

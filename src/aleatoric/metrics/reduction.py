@@ -62,6 +62,34 @@ class FiniteMean:
         return int(sums[..., 1].max())
 
 
+@dataclass(frozen=True)
+class Correlation:
+    """Pearson's correlation of two statistics over the items that have both.
+
+    Both should be centered and scaled: sums of squares of values far from 0 lose digits.
+    """
+
+    first: str
+    second: str
+
+    def columns(self, chunk: Chunk) -> Floats:
+        """Count, sums, squares and product; 0 where either statistic is undefined."""
+        x, y = chunk[self.first][:, :1], chunk[self.second][:, :1]
+        parts = np.concatenate([np.ones_like(x), x, y, x * x, y * y, x * y], axis=1)
+        return np.where(np.isfinite(x + y), parts, 0.0)
+
+    def values(self, sums: Floats) -> Floats:
+        """The correlation; NaN of fewer than three items, or if a statistic is constant."""
+        n, x, y, xx, yy, xy = np.moveaxis(sums, -1, 0)
+        spread = np.maximum(n * xx - x * x, 0.0) * np.maximum(n * yy - y * y, 0.0)
+        known = (n > 2) & (spread > 1e-12 * np.maximum(n, 1) ** 4)
+        return divide(n * xy - x * y, np.where(known, np.sqrt(spread), 0.0))[..., None]
+
+    def defined(self, sums: Floats) -> int:
+        """Items with both statistics."""
+        return int(sums[..., 0].max())
+
+
 def divide(totals: Floats, counts: Floats) -> Floats:
     """`totals / counts`, NaN where the count is 0."""
     with np.errstate(divide="ignore", invalid="ignore"):

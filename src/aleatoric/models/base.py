@@ -206,6 +206,8 @@ class Writing:
     turns: str = "eos"
     stop: tuple[str, ...] = ()
     system: str = ""
+    logprobs: bool = False
+    """Whether texts have log-probabilities, if the model gives any under the decoder."""
 
 
 class TextModel(NamedModel, Protocol):

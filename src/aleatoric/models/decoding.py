@@ -167,6 +167,15 @@ class TextDecoder:
             raise UsageError(f"decoder {quoted(text, 80)}: {problem}; write {name}=10.")
         return cls(beam=int(value)) if name == "beam" else cls(mbr=int(value))
 
+    @property
+    def has_log_probs(self) -> bool:
+        """Whether texts are drawn token by token, and every token can be drawn.
+
+        Where tokens are excluded, rounding decides about those at the limit, and the probability
+        of a text is not known.
+        """
+        return not (self.beam or self.mbr or self.tokens.truncates)
+
     def __str__(self) -> str:
         chosen = [f"{name}={getattr(self, name)}" for name in WHOLE if getattr(self, name)]
         return chosen[0] if chosen else str(self.tokens)

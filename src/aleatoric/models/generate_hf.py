@@ -120,7 +120,8 @@ class HFNetwork:
         size = getattr(config, "head_dim", None) or config.hidden_size // n_heads
         return int(2 * tokens * config.num_hidden_layers * heads * size * self.model.dtype.itemsize)
 
-    def _text(self, turns: Sequence[str], ask: Writing, *, is_continued: bool) -> str:
+    def rendered(self, turns: Sequence[str], ask: Writing, *, is_continued: bool) -> str:
+        """Return an input in the template, or in the chat template up to the answer."""
         if ask.chat:
             return chat_text(self.tokenizer, turns, ask, self.label)
         return joined(turns, ask, self.tokenizer.eos_token, is_continued=is_continued)
@@ -146,7 +147,7 @@ class CausalNetwork(HFNetwork):
 
     def encode(self, turns: Sequence[str], ask: Writing) -> Ids:
         """Tokenize the input in the template, or in the chat template up to the answer."""
-        (row,) = token_rows(self.tokenizer, [self._text(turns, ask, is_continued=True)])
+        (row,) = token_rows(self.tokenizer, [self.rendered(turns, ask, is_continued=True)])
         # A chat template includes the BOS token.
         return tuple(row) if ask.chat else (*self.start, *row)
 
@@ -175,6 +176,18 @@ class CausalNetwork(HFNetwork):
         """Run one row by itself, without a cache."""
         ids = torch.tensor([(*prompt, *written)], device=self.device)
         return self.forward(ids, torch.ones_like(ids), None)
+
+    def forced(self, pairs: Sequence[tuple[Ids, Ids]]) -> list[Tensor]:
+        """Return the logits of the tokens of each target after its prompt, given those before.
+
+        Rows are padded at the end, which no model sees; gradients follow torch's settings.
+        """
+        ids, mask = padded([(*prompt, *target[:-1]) for prompt, target in pairs], self.device)
+        logits = self.model(input_ids=ids, attention_mask=mask, use_cache=False).logits
+        starts = (len(prompt) - 1 for prompt, _ in pairs)
+        return [
+            row[at : at + len(t)] for row, at, (_, t) in zip(logits, starts, pairs, strict=True)
+        ]
 
     def forward(self, ids: Tensor, mask: Tensor, cache: Any) -> Tensor:
         """Return the logits after the last of `ids`; `mask` covers all columns up to there."""
@@ -245,7 +258,7 @@ class Seq2SeqNetwork(HFNetwork):
 
     def encode(self, turns: Sequence[str], ask: Writing) -> Ids:
         """Tokenize the input, with the special tokens that the tokenizer adds."""
-        text = self.direction.prefix + self._text(turns, ask, is_continued=False)
+        text = self.direction.prefix + self.rendered(turns, ask, is_continued=False)
         return tuple(self.tokenizer(text)["input_ids"])
 
     def room(self, ids: Ids) -> int:
@@ -281,11 +294,27 @@ class Seq2SeqNetwork(HFNetwork):
         """Return the logits after the decoder's last token."""
         with torch.inference_mode():
             out = self.model(decoder_input_ids=tokens, attention_mask=mask, **inputs)
-            logits: Tensor = out.logits[:, -1]
-            pad = self.tokenizer.pad_token_id
-            if pad is not None and pad not in self.ends:
-                logits[:, pad] = -float("inf")
-        return logits
+            return self._without_padding(out.logits[:, -1])
+
+    def forced(self, pairs: Sequence[tuple[Ids, Ids]]) -> list[Tensor]:
+        """Return the logits of the tokens of each target of a source, given those before.
+
+        Rows are padded at the end, which is masked; gradients follow torch's settings.
+        """
+        filler, start = self.tokenizer.pad_token_id or 0, self.direction.start
+        source, mask = padded([source for source, _ in pairs], self.device, filler)
+        rows = [(*start, *target[:-1]) for _, target in pairs]
+        given, target_mask = padded(rows, self.device, filler)
+        inputs = {"input_ids": source, "attention_mask": mask, "use_cache": False}
+        out = self.model(**inputs, decoder_input_ids=given, decoder_attention_mask=target_mask)
+        logits, at = self._without_padding(out.logits), len(start) - 1
+        return [row[at : at + len(t)] for row, (_, t) in zip(logits, pairs, strict=True)]
+
+    def _without_padding(self, logits: Tensor) -> Tensor:
+        pad = self.tokenizer.pad_token_id
+        if pad is None or pad in self.ends:
+            return logits
+        return logits.index_fill(-1, torch.tensor([pad], device=logits.device), -float("inf"))
 
 
 TextNetwork = CausalNetwork | Seq2SeqNetwork

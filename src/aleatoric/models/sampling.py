@@ -21,6 +21,7 @@ from aleatoric.errors import ModelError, UsageError, quoted
 from aleatoric.models import base
 from aleatoric.models.base import TextTally, Writing
 from aleatoric.models.decoding import Decoder, TextDecoder, child, draw, draw_between, widened
+from aleatoric.models.text_probs import log_probs
 from aleatoric.probes.ngrams import ArrayNgrams, numbered
 from aleatoric.rng import stream
 from aleatoric.types import Ints, TextItem, Texts
@@ -90,7 +91,7 @@ class LiveWriter:
             for item in items:
                 prompt = self._prompt(item, ask, decoder)
                 found = sampler.best(prompt, decoder.beam)
-                yield self._texts(prompt.item_id, found, ask, prompt.room < ask.max_new_tokens)
+                yield self._texts(prompt, found, ask, decoder)
             return
         samples = ask.samples * max(1, decoder.mbr)
         # Packs of like length are made from several packs' worth of inputs.
@@ -101,9 +102,9 @@ class LiveWriter:
             longest = max(len(prompt.ids) + prompt.room for prompt in prompts)
             rows = self.batching.rows_at_once(self.network, longest)
             packs = packs_of(prompts, samples, rows)
-            short = {p.item_id for p in prompts if p.room < ask.max_new_tokens}
+            by_id = {prompt.item_id: prompt for prompt in prompts}
             for item_id, found in collected(write_all(sampler, packs), samples):
-                yield self._texts(item_id, found, ask, item_id in short, decoder.mbr)
+                yield self._texts(by_id[item_id], found, ask, decoder)
 
     def _prompt(self, item: TextItem, ask: Writing, decoder: TextDecoder) -> TextPrompt:
         ids = self.network.encode(item.input, ask)
@@ -122,15 +123,21 @@ class LiveWriter:
         return TextPrompt(item.id, ids, key, min(room, ask.max_new_tokens))
 
     def _texts(
-        self, item_id: str, found: list[Written], ask: Writing, is_short: bool, pool: int = 0
+        self, prompt: TextPrompt, found: list[Written], ask: Writing, decoder: TextDecoder
     ) -> Texts:
-        """Return the texts of an input, one per pool of `pool` samples if there are pools."""
+        """Return the texts of an input; with `mbr=N`, one per pool of N samples."""
         texts = [base.finished(self.network.decode(written.ids), ask.stop) for written in found]
-        kept = consensus(texts, pool) if pool else range(len(texts))
+        kept = consensus(texts, decoder.mbr) if decoder.mbr else range(len(texts))
         n_cut = sum(found[i].is_cut for i in kept)
         chosen = tuple(texts[i] for i in kept)
-        self.tally.count(chosen, n_cut, is_short)
-        return Texts(item_id, chosen)
+        self.tally.count(chosen, n_cut, prompt.room < ask.max_new_tokens)
+        if not ask.logprobs or not decoder.has_log_probs:
+            return Texts(prompt.item_id, chosen)
+        # A text that a stop string ends has no end of its own.
+        ended = (not w.is_cut and not _stops(self.network, w.ids, ask.stop) for w in found)
+        pairs = [(w.ids, is_ended) for w, is_ended in zip(found, ended, strict=True)]
+        values = log_probs(self.network, prompt.ids, pairs, decoder.tokens)
+        return Texts(prompt.item_id, chosen, values, n_cut)
 
 
 def collected(samples: Iterable[Written], number: int) -> Iterator[tuple[str, list[Written]]]:
@@ -373,12 +380,17 @@ class TextSampler:
         """The tokens of a row that has ended, and whether it was cut; `None` if it continues."""
         if ids[-1] in self._ends:
             return ids[:-1], False
-        if self._stop and any(map(self.network.decode(ids).__contains__, self._stop)):
+        if _stops(self.network, ids, self._stop):
             return ids, False
         return (ids, True) if len(ids) >= room else None
 
     def _on_device(self, values: Ints) -> Tensor:
         return torch.as_tensor(values).to(self.network.device)
+
+
+def _stops(network: TextNetwork, ids: Ids, stop: Sequence[str]) -> bool:
+    """Whether tokens contain a stop string."""
+    return bool(stop) and any(map(network.decode(ids).__contains__, stop))
 
 
 def slack_of(logits: Tensor) -> float:

@@ -16,7 +16,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from aleatoric.types import Categorical, Choices, Draws, Exact, Floats, Item, TextItem
+from aleatoric.types import Categorical, Choices, Draws, Exact, Floats, Item, TextItem, Texts
 
 DATABASE = "run.sqlite"
 ITEMS_SAVED = "n_items"
@@ -139,6 +139,26 @@ def load(text: str, objects: type[dict[str, Any]] | None = None) -> Any:
         return json.loads(text, object_hook=objects)
     except (TypeError, ValueError, RecursionError) as error:
         raise DamagedRowError(str(error)) from None
+
+
+def dump_texts(texts: Texts) -> str:
+    """Write the texts of an input as a JSON list, or as an object with their log-probabilities."""
+    if not texts.logprobs:
+        return dump(texts.texts)
+    return dump({"texts": texts.texts, "logprobs": texts.logprobs, "cut": texts.n_cut})
+
+
+def load_written(payload: str) -> Texts:
+    """Read and validate what `dump_texts` wrote; the id of the input is not part of it."""
+    saved = load(payload)
+    if type(saved) is not dict:
+        return Texts("", load_texts(payload))
+    parts: list[Any] = [saved.get(name) for name in ("texts", "logprobs", "cut")]
+    texts, logprobs, n_cut = parts
+    lists = type(texts) is type(logprobs) is list and len(texts) == len(logprobs) > 0
+    _check(lists and all(is_number(v) and v < 1 for v in logprobs), "log-probabilities of texts")
+    _check(type(n_cut) is int and 0 <= n_cut <= len(texts), "number of cut texts")
+    return Texts("", valid_texts(texts), tuple(map(float, logprobs)), n_cut)
 
 
 def load_texts(text: str) -> tuple[str, ...]:

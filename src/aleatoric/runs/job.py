@@ -265,7 +265,7 @@ class EngineOptions:
 
 MAY_DIFFER = ("versions", "language")
 """Facts of a manifest that may differ when a run is continued."""
-_OTHER_OPTIONS = {"choices": "--choose", "assignment": "--split"}
+_OTHER_OPTIONS = {"choices": "--choose", "assignment": "--split", "training_sha256": "--training"}
 """Saved facts that are not fields of a job -> the options they follow from."""
 
 

@@ -8,7 +8,7 @@ import sqlite3
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, MutableMapping, Sequence
 from contextlib import closing, contextmanager, suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
@@ -247,6 +247,8 @@ class Produced:
     no: int
     item: TextItem
     systems: Mapping[str, tuple[str, ...]]
+    with_log_probs: Mapping[str, Texts] = field(default_factory=dict)
+    """The texts of each system whose log-probabilities are saved."""
 
 
 class StoredTexts:
@@ -268,7 +270,7 @@ class StoredTexts:
         number = self.store.system_no(system)
         count = "SELECT count(*) FROM draws WHERE item = ? AND system = ?"
         (n_rows,) = self._db.execute(count, (item, number)).fetchone()
-        row = formats.seal((item, number, n_rows, formats.dump(texts.texts)))
+        row = formats.seal((item, number, n_rows, formats.dump_texts(texts)))
         self._db.execute(formats.insert("draws"), row)
         return True
 
@@ -282,7 +284,10 @@ class StoredTexts:
         for page in self.store.item_pages(TEXTS_PAGE, after):
             written = self._written(page[0][0], page[-1][0], names)
             for no, *columns in page:
-                yield Produced(no, formats.load_text_item(*columns), written.get(no, {}))
+                by_name = written.get(no, {})
+                systems = {name: texts.texts for name, texts in by_name.items()}
+                known = {name: texts for name, texts in by_name.items() if texts.logprobs}
+                yield Produced(no, formats.load_text_item(*columns), systems, known)
 
     def pending_items(self, system: str) -> Iterator[TextItem]:
         """Yield the inputs for which a system has written nothing yet."""
@@ -298,13 +303,14 @@ class StoredTexts:
 
     def _written(
         self, first: int, last: int, names: Mapping[int, str]
-    ) -> dict[int, dict[str, tuple[str, ...]]]:
+    ) -> dict[int, dict[str, Texts]]:
         query = f"{formats.select('draws')} WHERE item BETWEEN ? AND ? ORDER BY item, system, row"
-        by_item: dict[int, dict[str, tuple[str, ...]]] = {}
+        by_item: dict[int, dict[str, Texts]] = {}
         for sealed in self._db.execute(query, (first, last)):
             item, system, _, payload = formats.unseal(sealed)
-            texts = by_item.setdefault(item, {})
-            texts[names[system]] = texts.get(names[system], ()) + formats.load_texts(payload)
+            of_item, texts = by_item.setdefault(item, {}), formats.load_written(payload)
+            earlier = of_item.get(names[system])
+            of_item[names[system]] = earlier.and_more(texts) if earlier else texts
         return by_item
 
 

@@ -32,6 +32,8 @@ SCORED_BY = "scored by"
 """The fact that identifies the version of the code that scored the run."""
 TRAINING, TOKEN_ROWS = "training", "tokens"
 """Folders in a run directory: weights and checkpoints of fine-tuning, and per-token rows."""
+TRAINED_MODEL = f"{TRAINING}/model"
+"""The folder of a fine-tuned text generator, which transformers can load."""
 _FINISHED = "finished models"
 _ANSWERED = "EXISTS (SELECT 1 FROM draws WHERE item = no AND system = ?)"
 _STRAY_DRAWS = (

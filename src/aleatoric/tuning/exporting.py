@@ -16,13 +16,17 @@ from aleatoric.runs.disk import command
 from aleatoric.runs.engine import open_model
 from aleatoric.runs.run import Store
 from aleatoric.tuning import training
-from aleatoric.tuning.recipe import SPLITS, VALIDATION, fold_folder, read_assignment
+from aleatoric.tuning.recipe import (
+    SPLITS,
+    VALIDATION,
+    FinetuneJob,
+    fold_folder,
+    read_assignment,
+)
 from aleatoric.tuning.training import TRAINED, Tunable
 
 if TYPE_CHECKING:
     from torch import Tensor
-
-    from aleatoric.tuning.finetuning import FinetuneJob
 
 _ADAPTER = "adapter_model.safetensors"
 
@@ -38,7 +42,7 @@ def export_weights(
     with Store.open(run) as store:
         manifest = store.manifest
         level = level_of(store)
-        if not level.needs_out:
+        if not issubclass(level.job_type, FinetuneJob):
             problem = "holds no fine-tuned weights; name a run of aleatoric finetune"
             raise UsageError(f"{run}: {problem}.")
     changes = {"device": device or manifest["device"], "trust_remote_code": trust_remote_code}
@@ -104,13 +108,37 @@ def _exported(
         yield folder
 
 
+@contextmanager
+def save_model(model: Tunable, weights: Mapping[str, Tensor], folder: Path) -> Iterator[Path]:
+    """Save a trained model with its tokenizer as a whole model; the caller may add files to it."""
+    with _new_folder(folder) as unfinished:
+        model.lm.tokenizer.save_pretrained(unfinished)
+        _write_model(model, weights, unfinished)
+        yield unfinished
+
+
+def _merged(network: Any) -> dict[str, Tensor]:
+    """Return the weights of a model with its low-rank matrices added to the layers they are of."""
+    state = {
+        name.replace(".base_layer.", "."): value
+        for name, value in network.state_dict().items()
+        if ".lora_" not in name
+    }
+    for name, module in network.named_modules():
+        if hasattr(module, "get_delta_weight"):
+            state[f"{name}.weight"] = state[f"{name}.weight"] + module.get_delta_weight("default")
+    return state
+
+
 def _write_model(model: Tunable, weights: Mapping[str, Tensor], folder: Path) -> None:
     import transformers
 
     model.load(weights)
     try:
         with quiet(transformers):
-            model.lm.model.save_pretrained(folder)
+            network = model.lm.model
+            is_lora = any(".lora_" in name for name in weights)
+            network.save_pretrained(folder, state_dict=_merged(network) if is_lora else None)
     finally:
         model.reset()
 

@@ -211,8 +211,73 @@ _RECIPE = (
 )
 
 
+class TrainingSettings:
+    """Options of training that all fine-tuning jobs share."""
+
+    train: str
+    rate: float
+    epsilon: float
+    weight_decay: float
+    schedule: str
+    warmup: int
+    clip_norm: float
+    batch: int
+    epochs: int
+    patience: int | None
+    lora_rank: int
+    save_every: int
+    seed: int
+
+    @property
+    def recipe(self) -> dict[str, Any]:
+        """The settings of training, which identify its weights."""
+        return {name: getattr(self, name) for name in _RECIPE if hasattr(self, name)}
+
+    def check_settings(self) -> None:
+        """Refuse settings that cannot be trained with."""
+        _check(self.save_every >= 0, "save every 0, 1, ... steps")
+        names = ", ".join(SCHEDULES)
+        _check(self.schedule in SCHEDULES, f"there is no schedule {self.schedule!r}; use {names}")
+        if self.train not in ("all", "lora"):
+            block_count(self.train)
+        for name in ("rate", "epsilon"):
+            value, default = getattr(self, name), getattr(type(self), name)
+            good = _is_number(value) and 0 < value <= MOST
+            _check(good, f"--{name} {value} is no number above 0; use {default:g}, say")
+        for name in ("weight_decay", "clip_norm"):
+            check_number(name, getattr(self, name))
+        for name, least in _COUNTS.items():
+            value = getattr(self, name)
+            good = type(value) is int and value >= least
+            _check(good, f"{_option(name)} {value} is no whole number from {least} up")
+        fix = "is no whole number from 1 up; leave it out not to stop"
+        good = self.patience is None or (type(self.patience) is int and self.patience >= 1)
+        _check(good, f"--patience {self.patience} {fix}")
+
+    def check_warmup(self, steps: int) -> None:
+        """Refuse a warmup that is not over after `steps`."""
+        fix = f"use 0 to {steps - 1}, or more --epochs" if steps > 1 else "use 0"
+        problem = f"--warmup {self.warmup} does not end within the {steps} steps of training"
+        _check(not self.warmup or self.warmup < steps, f"{problem}; {fix}")
+
+    def steps(self, examples: int) -> int:
+        """Return the number of training steps for a number of examples."""
+        return self.epochs * math.ceil(examples / self.batch)
+
+    def rate_at(self, step: int, steps: int) -> float:
+        """Return the learning rate of a step, counted from 1."""
+        if step <= self.warmup:
+            return self.rate * step / self.warmup
+        progress = (step - 1 - self.warmup) / max(1, steps - self.warmup)
+        if self.schedule == "linear":
+            return self.rate * (1.0 - progress)
+        if self.schedule == "cosine":
+            return self.rate * 0.5 * (1.0 + math.cos(math.pi * progress))
+        return self.rate
+
+
 @dataclass(frozen=True)
-class FinetuneJob(Job):
+class FinetuneJob(TrainingSettings, Job):
     """The options of `aleatoric finetune`."""
 
     command = "finetune"
@@ -262,17 +327,12 @@ class FinetuneJob(Job):
     engine: str = option("local", "Training runs in one process.", hidden=True, saved=False)
 
     def __post_init__(self) -> None:
-        _check(
-            len(self.losses) > 0 and self.save_every >= 0,
-            "name one loss or more, and save every 0, 1, ... steps",
-        )
+        _check(len(self.losses) > 0, "name one loss or more")
         for loss in self.losses:
             _check(loss in LOSSES, f"there is no loss {loss!r}; use {', '.join(LOSSES)}")
-        names = ", ".join(SCHEDULES)
-        _check(self.schedule in SCHEDULES, f"there is no schedule {self.schedule!r}; use {names}")
-        if self.train not in ("all", "lora"):
-            block_count(self.train)
-        self._check_numbers()
+        _check(_is_number(self.mix) and self.mix <= 1, f"--mix {self.mix} is no share; use 0 to 1")
+        check_number("tolerance", self.tolerance)
+        self.check_settings()
         _ = self.grid  # refuses bad temperatures
 
     @property
@@ -295,33 +355,6 @@ class FinetuneJob(Job):
         """The loss that is trained; a job with several losses trains them one by one."""
         return self.losses[0]
 
-    def _check_numbers(self) -> None:
-        _check(_is_number(self.mix) and self.mix <= 1, f"--mix {self.mix} is no share; use 0 to 1")
-        for name in ("rate", "epsilon"):
-            value, default = getattr(self, name), getattr(FinetuneJob, name)
-            good = _is_number(value) and 0 < value <= MOST
-            _check(good, f"--{name} {value} is no number above 0; use {default:g}, say")
-        for name in ("weight_decay", "clip_norm", "tolerance"):
-            value = getattr(self, name)
-            _check(_is_number(value), f"{_option(name)} {value} is no number from 0 up")
-        for name, least in _COUNTS.items():
-            value = getattr(self, name)
-            good = type(value) is int and value >= least
-            _check(good, f"{_option(name)} {value} is no whole number from {least} up")
-        fix = "is no whole number from 1 up; leave it out not to stop"
-        good = self.patience is None or (type(self.patience) is int and self.patience >= 1)
-        _check(good, f"--patience {self.patience} {fix}")
-
-    def check_warmup(self, steps: int) -> None:
-        """Refuse a warmup that is not over after `steps`."""
-        fix = f"use 0 to {steps - 1}, or more --epochs" if steps > 1 else "use 0"
-        problem = f"--warmup {self.warmup} does not end within the {steps} steps of training"
-        _check(not self.warmup or self.warmup < steps, f"{problem}; {fix}")
-
-    def steps(self, passages: int) -> int:
-        """Return the number of training steps for a number of passages."""
-        return self.epochs * math.ceil(passages / self.batch)
-
     @property
     def human_share(self) -> float:
         """The share of people's distributions in the loss."""
@@ -330,22 +363,16 @@ class FinetuneJob(Job):
     @property
     def recipe(self) -> dict[str, Any]:
         """The settings of training, which identify its weights."""
-        return {"loss": self.loss} | {name: getattr(self, name) for name in _RECIPE}
-
-    def rate_at(self, step: int, steps: int) -> float:
-        """Return the learning rate of a step, counted from 1."""
-        if step <= self.warmup:
-            return self.rate * step / self.warmup
-        progress = (step - 1 - self.warmup) / max(1, steps - self.warmup)
-        if self.schedule == "linear":
-            return self.rate * (1.0 - progress)
-        if self.schedule == "cosine":
-            return self.rate * 0.5 * (1.0 + math.cos(math.pi * progress))
-        return self.rate
+        return {"loss": self.loss} | super().recipe
 
 
 def _option(name: str) -> str:
     return f"--{name.replace('_', '-')}"
+
+
+def check_number(name: str, value: Any) -> None:
+    """Refuse a value of an option that is not a finite number from 0 up."""
+    _check(_is_number(value), f"{_option(name)} {value} is no number from 0 up")
 
 
 def _is_number(value: Any) -> bool:

@@ -1,6 +1,6 @@
-"""Fine-tuning on one fold: batches of passages, epoch by epoch, resumable at any saved step.
+"""Fine-tuning on an objective: batches of examples, epoch by epoch, resumable at any saved step.
 
-The order of the passages and all random numbers depend on the seed, the fold and the step only.
+The order of the examples and all random numbers depend on the seed, the fold and the step only.
 """
 
 from __future__ import annotations
@@ -11,13 +11,13 @@ import math
 import os
 import re
 import warnings
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import asdict, dataclass, replace
 from functools import cached_property
 from itertools import chain
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import torch
 from torch import Tensor
@@ -29,13 +29,8 @@ from aleatoric.models.base import is_out_of_memory
 from aleatoric.registry import Track, quietly
 from aleatoric.rng import stream
 from aleatoric.runs.disk import FULL_DISKS
-from aleatoric.tuning import losses
-from aleatoric.tuning.losses import TokenRow, WordTree
-from aleatoric.tuning.recipe import PAPER, FinetuneJob, Fold, FoldPassage, block_count
-
-if TYPE_CHECKING:
-    from aleatoric.models.hf import HFModel
-
+from aleatoric.tuning.objectives import Objective, PassageObjective, Trees
+from aleatoric.tuning.recipe import PAPER, FinetuneJob, Fold, TrainingSettings, block_count
 
 _FACTS = "facts"
 _OS_ERROR = re.compile(r"\(os error (\d+)\)")
@@ -99,8 +94,6 @@ def load_tensors(path: Path) -> Saved:
 
 
 CHECKPOINT, TRAINED = "checkpoint.safetensors", "trained.safetensors"
-Trees = Mapping[str, WordTree]
-"""Word trees by group; missing for passages without a soft-label loss."""
 
 
 @dataclass(frozen=True)
@@ -149,14 +142,25 @@ def train_fold(
     track: Track[int] = quietly,
 ) -> Trained:
     """Return the trained model of a fold, read from `folder`, or trained from its checkpoint."""
-    identity = _identity(model, fold, job)
+    return train(model, PassageObjective(model.lm, fold, job, trees), job, folder, track)
+
+
+def train(
+    model: Tunable,
+    objective: Objective,
+    job: TrainingSettings,
+    folder: Path,
+    track: Track[int] = quietly,
+) -> Trained:
+    """Return the trained model of an objective, from `folder` or trained from its checkpoint."""
+    identity = _identity(model, objective, job)
     if (folder / TRAINED).exists():
         saved = load_tensors(folder / TRAINED)
         check_identity(folder / TRAINED, saved, identity)
         epochs = tuple(Epoch(**epoch) for epoch in saved.facts["history"])
         return Trained(saved.tensors, saved.facts["kept"], epochs)
-    with _deterministic(model.lm), _reporting_memory(f"{job.loss}, fold {fold.number}"):
-        trained = _Training(model, fold, job, trees, folder / CHECKPOINT).run(track)
+    with _deterministic(model.lm), _reporting_memory(objective.place):
+        trained = _Training(model, objective, job, folder / CHECKPOINT).run(track)
     history = [asdict(epoch) for epoch in trained.history]
     facts = {"identity": identity, "kept": trained.kept, "history": history}
     save_tensors(folder / TRAINED, trained.weights, facts)
@@ -164,21 +168,14 @@ def train_fold(
     return trained
 
 
-def _identity(model: Tunable, fold: Fold, job: FinetuneJob) -> dict[str, Any]:
+def _identity(model: Tunable, objective: Objective, job: TrainingSettings) -> dict[str, Any]:
     """Return what must be equal for saved weights to belong to this training."""
-    sides = {"train": fold.train, "validation": fold.validation}
-    passages = {name: [_passage_digest(p) for p in side] for name, side in sides.items()}
-    return {"recipe": job.recipe, "fold": fold.number} | model_identity(model) | passages
+    return {"recipe": job.recipe} | model_identity(model) | dict(objective.identity)
 
 
 def model_identity(model: Tunable) -> dict[str, Any]:
     """Return digests of the weights before training: those that train, and the others."""
     return {"model": model.digest, "base": model.base_digest}
-
-
-def _passage_digest(passage: FoldPassage) -> str:
-    text = "\0".join(f"{i.id}\0{i.context}\0{i.responses}\0{i.original}" for i in passage.items)
-    return f"{passage.group}:{hashlib.sha256(text.encode()).hexdigest()[:12]}"
 
 
 def check_identity(path: Path, saved: Saved, identity: Mapping[str, Any]) -> None:
@@ -195,18 +192,15 @@ def check_identity(path: Path, saved: Saved, identity: Mapping[str, Any]) -> Non
 
 
 class _Training:
-    """The training of one fold."""
+    """The training on one objective."""
 
     def __init__(
-        self, model: Tunable, fold: Fold, job: FinetuneJob, trees: Trees, checkpoint: Path
+        self, model: Tunable, objective: Objective, job: TrainingSettings, checkpoint: Path
     ) -> None:
-        self._model, self._fold, self._job, self._trees = model, fold, job, trees
+        self._model, self._objective, self._job = model, objective, job
         self._network, self._device = model.lm.model, model.lm.device
-        self._path, self._identity = checkpoint, _identity(model, fold, job)
-        self._rows: dict[str, list[TokenRow]] = {
-            p.group: losses.text_rows(model.lm, p) for p in (*fold.train, *fold.validation)
-        }
-        self._steps = job.steps(len(fold.train))
+        self._path, self._identity = checkpoint, _identity(model, objective, job)
+        self._steps = job.steps(objective.size)
         job.check_warmup(self._steps)
         model.reset()
         adamw: Any = {"lr": job.rate, "eps": job.epsilon, "weight_decay": job.weight_decay}
@@ -221,7 +215,7 @@ class _Training:
         else:
             self._end_epoch(None)
         steps, save_every = range(self._state.steps, self._steps), self._job.save_every
-        for step in track(steps, len(steps), f"{self._job.loss}, fold {self._fold.number}"):
+        for step in track(steps, len(steps), self._objective.place):
             # The validation loss has not decreased for `patience` epochs.
             late, patience = len(self._state.history) - 1 - self._state.kept, self._job.patience
             if patience is not None and not self._state.batches and late >= patience:
@@ -243,21 +237,21 @@ class _Training:
         if self._state.batches == len(batches):
             self._end_epoch(self._state.loss / len(batches))
 
-    def _batches(self, epoch: int) -> list[list[FoldPassage]]:
+    def _batches(self, epoch: int) -> list[list[int]]:
         """Return the batches of an epoch; their order depends on seed, fold and epoch only."""
-        train, size = self._fold.train, self._job.batch
-        order = stream(self._job.seed, "passages", self._fold.number, epoch)
-        passages = [train[i] for i in order.permutation(len(train))]
-        return [passages[low : low + size] for low in range(0, len(passages), size)]
+        size, names = self._job.batch, self._objective.streams
+        order = stream(self._job.seed, "passages", *names, epoch).permutation(self._objective.size)
+        return [order[low : low + size].tolist() for low in range(0, len(order), size)]
 
-    def _step(self, batch: Sequence[FoldPassage]) -> float:
+    def _step(self, batch: list[int]) -> float:
         for group in self._optimiser.param_groups:
             group["lr"] = self._job.rate_at(self._state.steps + 1, self._steps)
         self._network.train()
-        keys = ("step", self._fold.number, self._state.steps)
-        torch.manual_seed(int(stream(self._job.seed, *keys).integers(2**31)))
+        names = (*self._objective.streams, self._state.steps)
+        torch.manual_seed(int(stream(self._job.seed, "step", *names).integers(2**31)))
         self._optimiser.zero_grad()
-        loss = float(sum(part for part in self._backward(batch)))
+        # Gradients accumulate part by part, which saves memory.
+        loss = float(sum(map(_back, self._objective.losses(self._network, batch))))
         self._check_finite(loss, "the training loss", self._state.steps + 1)
         if self._job.clip_norm:
             clip_grad_norm_(self._model.parameters.values(), self._job.clip_norm)
@@ -272,23 +266,7 @@ class _Training:
         fix = f"begin another run with --rate below {job.rate:g}, --clip-norm 1 or --warmup"
         if not state.history:
             epoch, fix = "before training", "use another model or other texts"
-        fold = f"{job.loss}, fold {self._fold.number}"
-        raise UsageError(f"{fold}, {epoch}: {what} is {loss}; {fix}.")
-
-    def _backward(self, batch: Sequence[FoldPassage]) -> Iterator[Tensor]:
-        """Accumulate the gradients of a batch, one tree at a time to save memory."""
-        share = self._job.human_share
-        if share < 1:
-            for part in losses.text_losses(self._network, self._rows_of(batch), self._job.batch):
-                yield _back((1 - share) * part)
-        if share > 0:
-            trees = [self._trees[passage.group] for passage in batch]
-            contexts = sum(tree.contexts for tree in trees)
-            for tree in trees:
-                yield _back(share * losses.human_losses(self._network, tree).sum() / contexts)
-
-    def _rows_of(self, passages: Sequence[FoldPassage]) -> list[TokenRow]:
-        return [row for passage in passages for row in self._rows[passage.group]]
+        raise UsageError(f"{self._objective.place}, {epoch}: {what} is {loss}; {fix}.")
 
     def _end_epoch(self, train_loss: float | None) -> None:
         state, number = self._state, len(self._state.history)
@@ -301,15 +279,12 @@ class _Training:
         self._state = TrainingState(0, state.steps, 0.0, kept, (*state.history, epoch))
 
     def _measured(self, number: int, train_loss: float | None) -> Epoch:
-        share, sides = self._job.human_share, (self._fold.train, self._fold.validation)
-        train, validation = (losses.mean_nll(self._network, self._rows_of(side)) for side in sides)
-        trees = [self._trees[p.group] for p in self._fold.validation if p.group in self._trees]
-        human = losses.mean_human_loss(self._network, trees) if trees else None
-        by_name = {"training texts": train, "validation texts": validation, "answers": human or 0.0}
-        for name, loss in by_name.items():
+        losses = self._objective.measured(self._network)
+        by_name = {"training": losses.train_nll, "validation": losses.validation_nll}
+        by_name = {f"{side} texts": loss for side, loss in by_name.items()}
+        for name, loss in (by_name | {"answers": losses.validation_human or 0.0}).items():
             self._check_finite(loss, f"the loss of the {name}", self._state.steps)
-        loss = (1 - share) * validation + share * (human or 0.0)
-        return Epoch(number, self._state.steps, train_loss, loss, train, validation, human)
+        return Epoch(number, self._state.steps, train_loss, *losses)
 
     def _save(self) -> None:
         tensors = {f"best/{name}": parameter for name, parameter in self._best.items()}
@@ -375,7 +350,8 @@ LORA_SCALE = 2
 class Tunable:
     """A model with the parameters that train, and their values before any training."""
 
-    lm: HFModel
+    lm: Any
+    """A loaded model with its tokenizer, of the word or the text level."""
     parameters: Mapping[str, Any]
     initial: Mapping[str, Tensor]
 
@@ -397,7 +373,7 @@ class Tunable:
     @cached_property
     def digest(self) -> str:
         """A digest of the initial values of the parameters that train."""
-        return _digest(self.initial)
+        return digest_of(self.initial)
 
     @cached_property
     def base_digest(self) -> str:
@@ -405,10 +381,11 @@ class Tunable:
         model = self.lm.model
         saved = model.state_dict().keys() - self.initial.keys()
         tensors = chain(model.named_parameters(), model.named_buffers())
-        return _digest({name: parameter.detach() for name, parameter in tensors if name in saved})
+        return digest_of({name: parameter.detach() for name, parameter in tensors if name in saved})
 
 
-def _digest(tensors: Mapping[str, Tensor]) -> str:
+def digest_of(tensors: Mapping[str, Tensor]) -> str:
+    """Return a hash of named tensors."""
     digest = hashlib.sha256()
     for name, value in sorted(tensors.items()):
         digest.update(f"{name}{tuple(value.shape)}{value.dtype}".encode())
@@ -417,10 +394,11 @@ def _digest(tensors: Mapping[str, Tensor]) -> str:
     return digest.hexdigest()[:16]
 
 
-def make_tunable(lm: HFModel, which: str = PAPER, rank: int = 8, seed: int = 0) -> Tunable:
+def make_tunable(lm: Any, which: str = PAPER, rank: int = 8, seed: int = 0) -> Tunable:
     """Make parameters trainable: `last-2-blocks`, `all` or `lora`.
 
-    A block is one layer of the transformer; the norm and the head after the last one stay fixed.
+    A block is one layer of the transformer, in an encoder-decoder of the decoder; the norm and the
+    head after the last one stay fixed.
     """
     for parameter in lm.model.parameters():
         parameter.requires_grad_(False)
@@ -436,7 +414,10 @@ def make_tunable(lm: HFModel, which: str = PAPER, rank: int = 8, seed: int = 0) 
 
 
 def _last_blocks(model: Any, count: int) -> list[Any]:
-    layers = model.config.get_text_config().num_hidden_layers
+    config = model.config.get_text_config(decoder=True)
+    layers = getattr(config, "num_decoder_layers", None) or config.num_hidden_layers
+    if model.config.is_encoder_decoder:
+        layers, model = getattr(config, "decoder_layers", None) or layers, model.get_decoder()
     lists = (part for part in model.modules() if isinstance(part, torch.nn.ModuleList))
     blocks = next((part for part in lists if len(part) == layers), None)
     if blocks is None:
