@@ -101,7 +101,10 @@ PLUGINS: dict[str, dict[str, str]] = {
         "learning-curve": "aleatoric.studies.sample_size:learning_curve",
     },
     "token_analyses": _from("studies.token_studies", "intrinsic frequency stability"),
-    "text_analyses": _from("levels.text_fit", "fit=run"),
+    "text_analyses": {
+        **_from("levels.text_fit", "fit=run"),
+        **_from("levels.text_lengths", "lengths=run"),
+    },
 }
 """What ships with the package: kind -> name -> "module:attribute"."""
 

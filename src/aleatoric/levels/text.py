@@ -108,7 +108,7 @@ class TextJob(ClusterJob):
 
 def cases(store: Store, system: str) -> Iterator[TextCase]:
     """Yield the inputs with a system's texts and their W1 from people, for studies."""
-    values: dict[str, dict[str, float | None]] = {}
+    tools, values = text_scoring.tools_of(store.manifest), dict[str, dict[str, float | None]]()
     for metric in text_scoring.metric_names(store):
         if metric.startswith(("w1_M/", "w1_C/")):
             for row in store.rows(system, metric):
@@ -116,7 +116,7 @@ def cases(store: Store, system: str) -> Iterator[TextCase]:
     for produced in StoredTexts(store).walk():
         if system in produced.systems:
             item = produced.item
-            yield TextCase(item, produced.systems[system], values.get(item.id, {}))
+            yield TextCase(item, produced.systems[system], values.get(item.id, {}), tools)
 
 
 def distances(store: Store, item_ids: Iterable[str]) -> Iterator[tuple[str, dict[str, Distances]]]:

@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import textwrap
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from math import comb
 from typing import Literal
 
+from aleatoric.probes.tools import Tools
 from aleatoric.result_types import Study, Table
 from aleatoric.types import TextItem
 
@@ -32,6 +33,8 @@ class TextCase:
     item: TextItem
     texts: tuple[str, ...]
     values: Mapping[str, float | None]
+    tools: Tools = field(default_factory=Tools)
+    """The tokenizer and other tools of the run."""
 
 
 @dataclass(frozen=True)

