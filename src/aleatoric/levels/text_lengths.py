@@ -42,18 +42,6 @@ class Summary:
         ranks = _at_rank(counts, (n - 1) // 2), _at_rank(counts, n // 2)
         return cls(n, mean, variance**0.5, sum(ranks) / 2, min(counts), max(counts))
 
-    def __str__(self) -> str:
-        return spread(self.mean, self.std, self.median, self.low, self.high)
-
-
-def spread(mean: float, std: float, median: float, low: float, high: float) -> str:
-    """Write mean, standard deviation, median and range as in the paper's Table 1.
-
-    >>> spread(23.34, 11.35, 22, 3, 67)
-    '23.34 ± 11.35, 22, 3–67'
-    """
-    return f"{mean:.2f} ± {std:.2f}, {median:g}, {low:g}–{high:g}"
-
 
 def _at_rank(counts: Mapping[int, int], rank: int) -> int:
     for length in sorted(counts):

@@ -5,9 +5,10 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import asdict, dataclass
 from importlib.util import find_spec
+from itertools import groupby
 from typing import Any
 
-from aleatoric.levels.text_lengths import Ruler, Summary, sentence_splitter, spread
+from aleatoric.levels.text_lengths import Ruler, Summary, sentence_splitter
 from aleatoric.levels.text_protocol import as_latin_1, gpt2_tokeniser
 from aleatoric.probes.tools import Tools
 from aleatoric.registry import Track, quietly
@@ -18,9 +19,11 @@ from aleatoric.types import MultiRef, TextItem
 LANGUAGE = "en"
 """The paper reads German with English tools too."""
 NOTES = (
-    "Mean ± standard deviation over texts, median, smallest–largest. Words are spaCy's English "
-    "tokens, with punctuation; ours of sentences are of spaCy's rule-based splitter.",
+    "printed, ours: mean ± standard deviation between texts. Words are spaCy's English "
+    "tokens, with punctuation; tokens are GPT-2's; our sentences are those of spaCy's "
+    "rule-based splitter.",
 )
+COLUMNS = ("of", "unit", "printed", "ours", "median", "our median", "range", "our range")
 
 
 @dataclass(frozen=True)
@@ -46,7 +49,7 @@ def printed_lengths(corpora: Iterable[MultiRef], track: Track[Any]) -> Iterator[
         corpus = by_name.get(name)
         found = {} if corpus is None else lengths_of(corpus, not task.no_tokens, track)
         for row, numbers in task.lengths.items():
-            reason = f"{name} is not in DATA: {task.place}"
+            reason = f"{name} is not in DATA; {task.place}"
             if corpus is not None:
                 reason = task.no_tokens
             missing = reason if row not in found else None
@@ -85,17 +88,30 @@ def lengths_of(
     return found
 
 
-def lengths_table(rows: Sequence[PrintedLengths]) -> Table:
-    """Return Table 1, with the reasons of what is missing in its notes."""
-    reasons: dict[str, str] = {}
-    cells = []
-    for row in rows:
-        mark = "–" if row.ours is None else str(row.ours)
-        if row.reason is not None:
-            letter = reasons.setdefault(row.reason, chr(ord("a") + len(reasons)))
-            mark = f"– ({letter})"
-        side, _, unit = row.name.partition(" ")
-        cells.append((tasks()[row.corpus].name, side, unit, spread(*row.printed), mark))
-    notes = (*NOTES, *(f"({letter}) {reason}." for reason, letter in reasons.items()))
-    columns = ("task", "of", "unit", "printed", "ours")
-    return Table("Table 1: lengths", columns, tuple(cells), notes)
+def lengths_tables(rows: Sequence[PrintedLengths]) -> list[Table]:
+    """Return Table 1 by task, with the reasons of what is missing in the notes."""
+    tables: list[Table] = []
+    for corpus, group in groupby(rows, key=lambda row: row.corpus):
+        listed = list(group)
+        reasons = dict.fromkeys(row.reason for row in listed if row.reason is not None)
+        title = f"Table 1, {tasks()[corpus].name} ({corpus}): lengths"
+        notes = (*(NOTES if not tables else ()), *(f"–: {reason}." for reason in reasons))
+        cells = tuple(tuple(_cells(row)) for row in listed)
+        tables.append(Table(title, COLUMNS, cells, notes, COLUMNS[-2:]))
+    return tables
+
+
+def _cells(row: PrintedLengths) -> Iterator[str]:
+    side, _, unit = row.name.partition(" ")
+    yield from (side, unit)
+    shown = [_numbers(*row.printed)]
+    ours = row.ours
+    shown.append(
+        _numbers(ours.mean, ours.std, ours.median, ours.low, ours.high) if ours else ["–"] * 3
+    )
+    for pair in zip(*shown, strict=True):
+        yield from pair
+
+
+def _numbers(mean: float, std: float, median: float, low: float, high: float) -> list[str]:
+    return [f"{mean:.2f} ± {std:.2f}", f"{median:g}", f"{low:g}–{high:g}"]

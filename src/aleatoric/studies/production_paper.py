@@ -6,40 +6,40 @@ import json
 import os
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from functools import partial
 from importlib import import_module
-from itertools import islice, product
+from itertools import product
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 
 import aleatoric
-from aleatoric import registry
 from aleatoric.data.files import sha256_of_all
 from aleatoric.data.opening import open_text_corpus, sniff_texts
 from aleatoric.data.score_files import ScoreFile, find_score_files
 from aleatoric.errors import DataError, MissingExtraError, UsageError, needs
 from aleatoric.inference.estimate import estimates
 from aleatoric.levels import base
-from aleatoric.levels import text_variability as variability
 from aleatoric.levels.text_protocol import (
     DIALOGUES,
     gpt2_tokeniser,
-    is_dialogue,
-    preparation,
 )
 from aleatoric.levels.text_scoring import CONTROL
-from aleatoric.levels.text_variability import Inputs, ScoredTexts, Splitting, Statistics
-from aleatoric.metrics.distances import mean
+from aleatoric.levels.text_variability import Splitting, Statistics
 from aleatoric.metrics.reduction import Mean
-from aleatoric.probes.base import Block, Probe
+from aleatoric.probes.base import Block
 from aleatoric.probes.opening import probes_with
 from aleatoric.probes.tools import Tools
 from aleatoric.registry import Track, quietly
 from aleatoric.result_types import Result
 from aleatoric.runs.run import Store
 from aleatoric.studies import production_printed as printed
+from aleatoric.studies.production_control import (
+    CHECKED_PROBE,
+    STORIES,
+    ControlScores,
+    score,
+)
 from aleatoric.studies.production_lengths import PrintedLengths, printed_lengths
 from aleatoric.studies.production_printed import PROBES, tasks
 from aleatoric.studies.production_rows import (
@@ -55,18 +55,17 @@ from aleatoric.studies.production_scores import (
     score_systems,
     without_people,
 )
-from aleatoric.types import Estimate, Floats, Ints, MultiRef, Signature
+from aleatoric.types import Estimate, LazyItems, MultiRef, Signature
 
 TASKS = {"simplification": "asset", "translation": "wmt14-10ref"}
 """Task in the file of recorded pair distances -> corpus."""
 PROTOCOLS = ("paper", "corrected")
 STATISTICS = ("mean_H", "w1_M", "dmu_M", "w1_C", "dmu_C")
-CHECKED_PROBE = "lexical-1"
 RECORDED = "multiref_human_control_unigram.json"
 TOLERANCE = 1e-8
-BATCH = 512
 PAPER_LANGUAGE = "en"
 """The paper reads German with English tools too."""
+LEAST_STORIES = 5
 SHOWN = 5
 """The number of inputs whose pair distances are kept, as many as the recorded file has."""
 NO_SCORES = (
@@ -124,11 +123,21 @@ class Sources:
         for store in stores:
             check_run(store)
         files = () if scores is None else tuple(find_score_files(scores))
-        return cls(tuple(find_corpora(data, needed=not files)), files, tuple(stores))
+        corpora = map(_with_enough, find_corpora(data, needed=not files))
+        return cls(tuple(corpora), files, tuple(stores))
 
     def names(self) -> set[str]:
         """Return the names of the corpora."""
         return {corpus.name for corpus in self.corpora}
+
+
+def _with_enough(corpus: MultiRef) -> MultiRef:
+    """Return a corpus of stories with the inputs that the paper uses, others unchanged."""
+    if corpus.name != STORIES:
+        return corpus
+    items = corpus.items
+    enough = LazyItems(lambda: (each for each in items if len(each.references) >= LEAST_STORIES))
+    return replace(corpus, items=enough)
 
 
 @dataclass
@@ -240,7 +249,7 @@ def _reasons(lines: Sequence[PaperLine], sources: Sources, workshop: Workshop) -
             if system != printed.CONTROL:
                 reasons[key] = _no_scores(task.corpus, lacking, scored)
             elif corpus is None:
-                reasons[key] = f"{task.corpus} is not in DATA: {task.place}"
+                reasons[key] = f"{task.corpus} is not in DATA; {task.place}"
             elif refused := workshop.refused(corpus, protocol).get(probe):
                 reasons[key] = f"{corpus.language} text, {protocol}: {refused.rstrip('.')}"
             elif protocol == "paper" and task.corpus in DIALOGUES:
@@ -274,78 +283,6 @@ def find_corpora(data: Path, needed: bool = True) -> list[MultiRef]:
     corpora = [open_text_corpus(f"{sniff_texts(path)}:{path}") for path in paths]
     order = list(tasks())
     return sorted(corpora, key=lambda c: order.index(c.name) if c.name in order else len(order))
-
-
-@dataclass(frozen=True)
-class ControlScores:
-    """Statistics per input, under names such as w1_M/lexical-1; NaN if undefined."""
-
-    groups: list[str]
-    facts: Mapping[str, Mapping[str, str]]
-    """Probe -> the choices that change its distances."""
-    values: Statistics = field(default_factory=dict)
-    first: list[tuple[str, Floats, dict[str, float]]] = field(default_factory=list)
-    """The first inputs under `CHECKED_PROBE`: ids, distances of pairs, statistics."""
-
-    def add(
-        self, probe: Probe, inputs: Inputs, statistics: Statistics, rows: Ints, n_inputs: int
-    ) -> None:
-        """Add the statistics of some inputs, which have these rows among all `n_inputs`."""
-        by_probe = {name: values[None] for name, values in statistics.items()}
-        variability.place(self.values, by_probe, rows, [probe], n_inputs)
-        if not self.groups and probe.name == CHECKED_PROBE:
-            for i, (item_id, pairs) in enumerate(zip(inputs.ids, _pairs(inputs), strict=True)):
-                control = {name: float(values[i]) for name, values in statistics.items()}
-                self.first.append((item_id, pairs, control))
-
-
-def score(
-    corpus: MultiRef,
-    protocol: str,
-    probes: Sequence[str],
-    splitting: Splitting,
-    tools: Tools,
-    track: Track[Any] = quietly,
-) -> ControlScores:
-    """The human control of every input of a corpus, by probe."""
-    prepared = preparation(protocol, corpus.name, tools.length_reader())
-    opened = prepared.probes(probes_with(tools, probes))
-    # The paper has no control for dialogue.
-    has_control = protocol != "paper" or not is_dialogue(corpus.name, corpus.items)
-    control = partial(_control, protocol if has_control else None, splitting)
-    items = iter(track(corpus.items, len(corpus.items), f"{corpus.name}, {protocol}"))
-    facts = {probe.name: {**prepared.facts, **probe.facts} for probe in opened}
-    scores = ControlScores([], facts)
-    while batch := list(islice(items, BATCH)):
-        texts = [ScoredTexts(item.id, prepared.people(item.references)) for item in batch]
-        for group in variability.score_blocks(texts, (), opened, {}).groups:
-            for probe, distances in zip(opened, group.distances, strict=True):
-                ids = [texts[row].item_id for row in group.rows]
-                inputs, rows = (
-                    Inputs(ids, distances, group.sizes[0]),
-                    len(scores.groups) + group.rows,
-                )
-                scores.add(probe, inputs, control(inputs), rows, len(corpus.items))
-        scores.groups.extend(item.group for item in batch)
-    return scores
-
-
-def _control(protocol: str | None, splitting: Splitting, inputs: Inputs) -> Statistics:
-    """mean_H and, under a protocol, the control's divergences, by input."""
-    human = _pairs(inputs)
-    statistics, divergences = {"mean_H": mean(human)}, {"w1": registry.find("divergences", "w1")}
-    if protocol is None:
-        return statistics
-    if protocol == "corrected":
-        return statistics | variability.corrected_batch(inputs, divergences, splitting)
-    published = variability.paper_batch(human, divergences)
-    return statistics | {f"{name}_M": values for name, values in published.items()}
-
-
-def _pairs(inputs: Inputs) -> Floats:
-    first, second = np.triu_indices(inputs.n_people, k=1)
-    distances: Floats = inputs.matrices[:, first, second]
-    return distances
 
 
 def _lines(

@@ -12,9 +12,9 @@ from aleatoric.result_types import Result, Table
 from aleatoric.runs.run import Store
 from aleatoric.studies import production_printed as printed
 from aleatoric.studies.people import interval_text
-from aleatoric.studies.production_lengths import lengths_table
+from aleatoric.studies.production_control import CHECKED_PROBE
+from aleatoric.studies.production_lengths import lengths_tables
 from aleatoric.studies.production_paper import (
-    CHECKED_PROBE,
     PROTOCOLS,
     STATISTICS,
     TOLERANCE,
@@ -32,13 +32,14 @@ HEADINGS = {
     "ones; texts cut to 100 GPT-2 tokens, English rules for every language, ASSET read as latin-1; "
     "two texts too short for an n-gram have distance 0; dialogue has no control.",
     "corrected": "corrected: systems are compared with all pairs of people. Control: people split "
-    "into disjoint halves at random, 20 times; M: one half's pairs against the other's; C: the "
-    "grid of both halves against the other's pairs; texts cut to 100 tokens.",
+    "into disjoint halves at random, --splits times; M: one half's pairs against the other's; C: "
+    "the grid of both halves against the other's pairs; texts cut to 100 tokens.",
 }
 TOOLS = (
     "Numbers of syntactic-2 and semantic depend on the tagger and encoder: the paper has spaCy's "
     "en_core_web_md and all-distilroberta-v1. Those from texts are of the taggers and encoders "
-    "that are installed (in the signatures of --json), those from scores of the paper's."
+    "that are installed (in the signatures of --json), those from scores of the paper's. Stories: "
+    "the first ten of every prompt with at least five."
 )
 
 
@@ -133,7 +134,7 @@ def to_tables(result: Reproduction) -> list[Table]:
     )
     further = _further(result)
     checks = [_checks_table(result.pairs)] if result.pairs else []
-    return [lengths_table(result.lengths), *tables, missing, *further, *checks]
+    return [*lengths_tables(result.lengths), *tables, missing, *further, *checks]
 
 
 def rows_of(result: Reproduction) -> list[ShownRow]:
