@@ -129,7 +129,7 @@ def test_lengths_of_table_1(published: Reproduction) -> None:
 
 def test_printed_numbers_are_those_of_the_paper(shared: Path) -> None:
     (source,) = (shared / "papers").glob("003_*.txt")
-    text = source.read_text(encoding="utf-8")
+    text = source.read_text(encoding="utf-8") + "\n"
     probes = {"lexical-1": "Unigram", "syntactic-2": "POS bigram", "semantic": "Cosine"}
     count = 0
     for task in tasks().values():

@@ -43,9 +43,9 @@ def show_run(
 
     view, level = view_of_run(store), level_of(store)
     results, notes = level.results(store, interval), level.notes(store)
-    printed = _beside_paper(store, results) if beside else []
+    printed, rows = _beside_paper(store, results) if beside else ([], [])
     if output.as_json:
-        further = {"beside": [table.records() for table in printed]} if beside else {}
+        further = {"beside": rows} if beside else {}
         with shown():
             print_json(view.document(store, results, interval) | {"notes": notes} | further)
         return results
@@ -59,10 +59,13 @@ def show_run(
     return results
 
 
-def _beside_paper(store: Store, results: Sequence[Result]) -> list[Table]:
-    from aleatoric.studies.production_tables import beside_paper
+def _beside_paper(
+    store: Store, results: Sequence[Result]
+) -> tuple[list[Table], list[dict[str, Any]]]:
+    """Return the tables of the paper with the systems of a run, and their rows as JSON."""
+    from aleatoric.studies.production_tables import beside_paper, rows_beside
 
-    return beside_paper(store, results)
+    return beside_paper(store, results), [row.to_dict() for row in rows_beside(store, results)]
 
 
 def show_tables(

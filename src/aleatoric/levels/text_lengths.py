@@ -17,7 +17,7 @@ CHUNK = 512
 """Texts that are read at once."""
 Cut = Callable[[Sequence[str]], Sequence[Sequence[str]]]
 """Cuts each text into words, tokens or sentences."""
-_SENTENCE_END = re.compile(r"(?<=[.!?…。！？])[\"'”’)\]]*\s+|\n+")
+_SENTENCE_END = re.compile(r"([.!?…][\"'”’)\]]*)\s+|([。！？][”’」』）]*)\s*")
 
 
 @dataclass(frozen=True)
@@ -99,7 +99,8 @@ def sentence_splitter(language: str) -> tuple[Cut, str]:
 
 
 def _by_punctuation(texts: Sequence[str]) -> list[list[str]]:
-    return [[part for part in _SENTENCE_END.split(text) if part.strip()] for text in texts]
+    lines = (_SENTENCE_END.sub(r"\1\2\n", text).splitlines() for text in texts)
+    return [[line for line in parts if line.strip()] for parts in lines]
 
 
 def _without_punctuation(tokens: Sequence[Sequence[str]]) -> list[list[str]]:

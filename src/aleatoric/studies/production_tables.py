@@ -153,18 +153,22 @@ def to_document(result: Reproduction) -> dict[str, Any]:
     }
 
 
-def beside_paper(store: Store, results: Sequence[Result]) -> list[Table]:
-    """Return Tables 2 to 5 of a run's task, with the printed systems and those of the run."""
+def rows_beside(store: Store, results: Sequence[Result]) -> list[ShownRow]:
+    """Return Tables 2 to 5 of a run's corpus: the printed systems, then those of the run."""
     corpus, protocol = store.manifest["corpus"]["name"], store.manifest["protocol"]
     lines = run_lines(store, results)
     measured = {line.result.metric.partition("/")[2] for line in lines}
     probes = [probe for probe in printed.PROBES if probe in measured]
-    rows = shown_rows(lines, {}, (protocol,), probes or printed.PROBES, (corpus,))
-    tables = [
-        _table(list(group), (protocol,), {}) for _, group in groupby(rows, key=lambda r: r.table)
-    ]
+    return shown_rows(lines, {}, (protocol,), probes or printed.PROBES, (corpus,))
+
+
+def beside_paper(store: Store, results: Sequence[Result]) -> list[Table]:
+    """Return the tables of `rows_beside`; the last one says what differs from the paper."""
+    protocol = store.manifest["protocol"]
+    groups = groupby(rows_beside(store, results), key=lambda row: row.table)
+    tables = [_table(list(group), (protocol,), {}) for _, group in groups]
     notes = (difference(store), HEADINGS[protocol])
-    return [*tables[:-1], replace(tables[-1], notes=(*tables[-1].notes, *notes))]
+    return [*tables[:-1], replace(tables[-1], notes=notes)]
 
 
 def _table(rows: Sequence[ShownRow], protocols: Sequence[str], letters: dict[str, str]) -> Table:
