@@ -21,7 +21,7 @@ _SENTENCE_END = re.compile(r"([.!?…][\"'”’)\]]*)\s+|([。！？][”’」
 
 
 @dataclass(frozen=True)
-class Summary:
+class LengthSummary:
     """A distribution of lengths; the standard deviation is that of the population."""
 
     n: int
@@ -32,7 +32,7 @@ class Summary:
     high: int
 
     @classmethod
-    def of(cls, counts: Mapping[int, int]) -> Summary | None:
+    def of(cls, counts: Mapping[int, int]) -> LengthSummary | None:
         """Summarize length -> number of texts; `None` without a text."""
         n = sum(counts.values())
         if not n:
@@ -52,14 +52,14 @@ def _at_rank(counts: Mapping[int, int], rank: int) -> int:
 
 
 @dataclass(frozen=True)
-class Ruler:
+class LengthCounter:
     """Measures texts; a unit without a `Cut` is left out. Memory grows with distinct lengths."""
 
     sentences: Cut
     words: Cut
     tokens: Cut | None = None
 
-    def lengths(self, texts: Iterable[str]) -> dict[str, Summary]:
+    def lengths(self, texts: Iterable[str]) -> dict[str, LengthSummary]:
         """Return unit -> the summary of the texts' lengths."""
         counts: dict[str, Counter[int]] = {}
         iterator = iter(texts)
@@ -72,7 +72,7 @@ class Ruler:
                     counts.setdefault(unit, Counter()).update(map(len, cut(chunk)))
                     each = counts.setdefault(f"{unit} per sentence", Counter())
                     each.update(map(len, cut(parts)))
-        summaries = {unit: Summary.of(counts.get(unit, {})) for unit in UNITS}
+        summaries = {unit: LengthSummary.of(counts.get(unit, {})) for unit in UNITS}
         return {unit: summary for unit, summary in summaries.items() if summary}
 
 
@@ -117,7 +117,7 @@ def run(cases: Sequence[TextCase], seed: int) -> Study:
         by_text = reader.tokens(texts)
         return [by_text[text] for text in texts]
 
-    ruler = Ruler(split, lambda texts: _without_punctuation(tokens(texts)), tokens)
+    counter = LengthCounter(split, lambda texts: _without_punctuation(tokens(texts)), tokens)
     sides: dict[str, Callable[[TextCase], Iterable[str]]] = {
         "inputs": lambda case: (" ".join(case.item.input),),
         "people's texts": lambda case: case.item.references,
@@ -125,7 +125,7 @@ def run(cases: Sequence[TextCase], seed: int) -> Study:
     }
     rows: list[tuple[str, ...]] = []
     for side, texts_of in sides.items():
-        by_unit = ruler.lengths(text for case in cases for text in texts_of(case))
+        by_unit = counter.lengths(text for case in cases for text in texts_of(case))
         n = by_unit["sentences"].n if by_unit else 0
         rows += [(side, str(n), unit, *_cells(summary)) for unit, summary in by_unit.items()]
     columns = ("of", "texts", "unit", "mean", "std", "median", "range")
@@ -135,7 +135,7 @@ def run(cases: Sequence[TextCase], seed: int) -> Study:
     )
 
 
-def _cells(summary: Summary) -> Iterator[str]:
+def _cells(summary: LengthSummary) -> Iterator[str]:
     yield from (f"{summary.mean:.2f}", f"{summary.std:.2f}", f"{summary.median:g}")
     yield f"{summary.low}–{summary.high}"
 
@@ -148,7 +148,7 @@ def _notes(cases: Sequence[TextCase], tokenizer: str, rule: str) -> tuple[str, .
     per_input = ", ".join(
         f"{n.mean:.1f} ({n.low} to {n.high}) of {whose}"
         for whose, counts in sides.items()
-        if (n := Summary.of(counts))
+        if (n := LengthSummary.of(counts))
     )
     return (
         f"{len(cases)} inputs; texts per input: {per_input}.",

@@ -8,7 +8,7 @@ from importlib.util import find_spec
 from itertools import groupby
 from typing import Any
 
-from aleatoric.levels.text_lengths import Ruler, Summary, sentence_splitter
+from aleatoric.levels.text_lengths import LengthCounter, LengthSummary, sentence_splitter
 from aleatoric.levels.text_protocol import as_latin_1, gpt2_tokeniser
 from aleatoric.probes.tools import Tools
 from aleatoric.registry import Track, quietly
@@ -34,7 +34,7 @@ class PrintedLengths:
     name: str
     """Input or output, and the unit."""
     printed: tuple[float, ...]
-    ours: Summary | None
+    ours: LengthSummary | None
     reason: str | None = None
 
     def to_dict(self) -> dict[str, Any]:
@@ -58,7 +58,7 @@ def printed_lengths(corpora: Iterable[MultiRef], track: Track[Any]) -> Iterator[
 
 def lengths_of(
     corpus: MultiRef, with_tokens: bool, track: Track[Any] = quietly
-) -> dict[str, Summary]:
+) -> dict[str, LengthSummary]:
     """Lengths of inputs and people's texts as in Table 1: words are spaCy's English tokens."""
     reader = Tools(LANGUAGE, tokeniser_spec=f"spacy:{LANGUAGE}").reader
 
@@ -74,17 +74,17 @@ def lengths_of(
             return [each.tokens for each in encoder.encode_batch(list(texts))]
 
     latin_1 = corpus.name == "asset"
-    ruler = Ruler(sentence_splitter(LANGUAGE)[0], words, tokens)
+    counter = LengthCounter(sentence_splitter(LANGUAGE)[0], words, tokens)
     sides: dict[str, Callable[[TextItem], Iterable[str]]] = {
         "input": lambda item: (" ".join(item.input),),
         "output": lambda item: item.references,
     }
-    found: dict[str, Summary] = {}
+    found: dict[str, LengthSummary] = {}
     for side, texts_of in sides.items():
         items = track(corpus.items, len(corpus.items), f"{corpus.name}, lengths of {side}s")
         texts = (text for item in items for text in texts_of(item))
         read = (as_latin_1(text) for text in texts) if latin_1 else texts
-        found |= {f"{side} {unit}": each for unit, each in ruler.lengths(read).items()}
+        found |= {f"{side} {unit}": each for unit, each in counter.lengths(read).items()}
     return found
 
 
@@ -95,10 +95,22 @@ def lengths_tables(rows: Sequence[PrintedLengths]) -> list[Table]:
         listed = list(group)
         reasons = dict.fromkeys(row.reason for row in listed if row.reason is not None)
         title = f"Table 1, {tasks()[corpus].name} ({corpus}): lengths"
-        notes = (*(NOTES if not tables else ()), *(f"–: {reason}." for reason in reasons))
+        notes = (_numbers_note(listed), *NOTES, *(f"–: {reason}." for reason in reasons))
         cells = tuple(tuple(_cells(row)) for row in listed)
         tables.append(Table(title, COLUMNS, cells, notes, COLUMNS[-2:]))
     return tables
+
+
+def _numbers_note(rows: Sequence[PrintedLengths]) -> str:
+    """Say how many inputs and texts the lengths are of."""
+    task = tasks()[rows[0].corpus]
+    n = {row.name: row.ours.n for row in rows if row.ours is not None}
+    printed = (
+        f"Printed: {task.inputs} inputs ({task.part}), {task.references} texts of people each."
+    )
+    if not n:
+        return printed
+    return f"{printed} Ours: {n['input words']} inputs, {n['output words']} texts."
 
 
 def _cells(row: PrintedLengths) -> Iterator[str]:

@@ -140,8 +140,8 @@ def _with_enough(corpus: MultiRef) -> MultiRef:
     return replace(corpus, items=enough)
 
 
-@dataclass
-class Workshop:
+@dataclass(frozen=True)
+class SharedTools:
     """Opens the tools of each language and protocol once, with one cache of embeddings."""
 
     protocols: tuple[str, ...]
@@ -155,9 +155,10 @@ class Workshop:
         return self._open(corpus, protocol)[0]
 
     def usable(self, corpus: MultiRef, protocol: str) -> list[str]:
-        """Return the probes that can run."""
+        """Return the probes that can run; by default only one for corpora without printed rows."""
         refused = self._open(corpus, protocol)[1]
-        return [probe for probe in self.probes or PROBES if probe not in refused]
+        default = PROBES if corpus.name in tasks() else (CHECKED_PROBE,)
+        return [probe for probe in self.probes or default if probe not in refused]
 
     def refused(self, corpus: MultiRef, protocol: str) -> dict[str, str]:
         """Return the probes that cannot run, with the reason."""
@@ -194,53 +195,53 @@ def reproduce(
 ) -> Reproduction:
     """The human control of every corpus, the systems with scores, and runs, by protocol."""
     splitting = splitting or Splitting()
-    workshop = Workshop(tuple(protocols), None if probes is None else tuple(probes))
+    shared = SharedTools(tuple(protocols), None if probes is None else tuple(probes))
     recordings = _recorded(recorded)
-    _check_tools(sources, workshop)
+    _check_tools(sources, shared)
     lines: list[PaperLine] = []
     pairs: list[PairCheck] = []
     for corpus, protocol in product(sources.corpora, protocols):
-        tools, usable = workshop.tools(corpus, protocol), workshop.usable(corpus, protocol)
+        tools, usable = shared.tools(corpus, protocol), shared.usable(corpus, protocol)
         scores = score(corpus, protocol, usable, splitting, tools, track)
         lines += _lines(corpus, protocol, scores, splitting)
         if protocol == "paper":
             pairs += _checks(corpus.name, scores, recordings)
-    shown = workshop.probes or PROBES
+    shown = shared.probes or PROBES
     for scored in score_systems(sources.scores, protocols, shown, splitting, track):
         lines += scored_lines(scored, splitting)
     for store in sources.stores:
         lines += run_lines(store, base.results(store), len(sources.stores) > 1)
     lengths = tuple(printed_lengths(sources.corpora, track))
     differences = tuple(map(difference, sources.stores))
-    reasons = _reasons(lines, sources, workshop)
+    reasons = _reasons(lines, sources, shared)
     return Reproduction(
         tuple(lines), tuple(pairs), lengths, reasons, tuple(protocols), shown, differences
     )
 
 
-def _check_tools(sources: Sources, workshop: Workshop) -> None:
+def _check_tools(sources: Sources, shared: SharedTools) -> None:
     """Load all tools before the work: a missing package is one sentence now, not minutes later."""
     with needs("spacy", "nlp"):
         import_module("spacy")
-    if "paper" in workshop.protocols and sources.corpora:
+    if "paper" in shared.protocols and sources.corpora:
         try:
             gpt2_tokeniser()
         except MissingExtraError as missing:
             fix = ", or use --protocol corrected."
             raise UsageError(f"--protocol paper: {str(missing).rstrip('.')}{fix}") from None
-    for corpus, protocol in product(sources.corpora, workshop.protocols):
-        workshop.tools(corpus, protocol)
+    for corpus, protocol in product(sources.corpora, shared.protocols):
+        shared.tools(corpus, protocol)
 
 
-def _reasons(lines: Sequence[PaperLine], sources: Sources, workshop: Workshop) -> Reasons:
+def _reasons(lines: Sequence[PaperLine], sources: Sources, shared: SharedTools) -> Reasons:
     """Say why numbers of Tables 2 to 5 are missing, for every printed row and protocol."""
     ours = {(line.corpus, line.result.system, line.protocol, line.result.metric) for line in lines}
     by_name = {corpus.name: corpus for corpus in sources.corpora}
     lacking, scored = set(without_people(sources.scores)), by_task(sources.scores)
     reasons: Reasons = {}
-    for task, protocol in product(tasks().values(), workshop.protocols):
+    for task, protocol in product(tasks().values(), shared.protocols):
         corpus = by_name.get(task.corpus)
-        for system, probe in product(task.rows, workshop.probes or PROBES):
+        for system, probe in product(task.rows, shared.probes or PROBES):
             name = CONTROL if system == printed.CONTROL else system
             metrics = [f"{statistic}/{probe}" for statistic in printed.STATISTICS.values()]
             if all((task.corpus, name, protocol, metric) in ours for metric in metrics):
@@ -250,7 +251,7 @@ def _reasons(lines: Sequence[PaperLine], sources: Sources, workshop: Workshop) -
                 reasons[key] = _no_scores(task.corpus, lacking, scored)
             elif corpus is None:
                 reasons[key] = f"{task.corpus} is not in DATA; {task.place}"
-            elif refused := workshop.refused(corpus, protocol).get(probe):
+            elif refused := shared.refused(corpus, protocol).get(probe):
                 reasons[key] = f"{corpus.language} text, {protocol}: {refused.rstrip('.')}"
             elif protocol == "paper" and task.corpus in DIALOGUES:
                 reasons[key] = NO_CONTROL

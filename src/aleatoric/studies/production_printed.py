@@ -16,7 +16,7 @@ PROBES = ("lexical-1", "syntactic-2", "semantic")
 """The probes of Tables 2 to 5: unigram, POS bigram and cosine distance."""
 CONTROL = "human_control"
 """The printed name of the human control."""
-Summary = tuple[float, float, float, float, float]
+Spread = tuple[float, float, float, float, float]
 """Mean, standard deviation, median, smallest and largest length."""
 
 
@@ -42,7 +42,7 @@ class PrintedTask:
     """How to get the corpus."""
     rows: Mapping[str, Mapping[str, tuple[float, ...]]]
     """System -> probe -> the numbers of Tables 2 to 5; NaN where the paper prints NaN."""
-    lengths: Mapping[str, Summary]
+    lengths: Mapping[str, Spread]
     """Input or output, and unit -> the summary of Table 1."""
 
     def value(self, table: int, system: str, probe: str) -> float | None:

@@ -12,32 +12,32 @@ from typing import Any
 import numpy as np
 import pytest
 
-from aleatoric.levels.text_lengths import CHUNK, Ruler, Summary, sentence_splitter
+from aleatoric.levels.text_lengths import CHUNK, LengthCounter, LengthSummary, sentence_splitter
 
 
 def test_summary_is_that_of_numpy() -> None:
     random = np.random.default_rng(1)
     for n in (1, 2, 7, 100):
         lengths = random.integers(0, 30, n)
-        found = Summary.of(Counter(lengths.tolist()))
+        found = LengthSummary.of(Counter(lengths.tolist()))
         assert found is not None
         assert found.n == n
         assert found.mean == pytest.approx(lengths.mean())
         assert found.std == pytest.approx(lengths.std())
         assert found.median == np.median(lengths)
         assert (found.low, found.high) == (lengths.min(), lengths.max())
-    assert Summary.of({}) is None
+    assert LengthSummary.of({}) is None
 
 
 def test_lengths_of_many_texts() -> None:
     texts = ["One two three. Four!", "", "Five"] * CHUNK
     split = sentence_splitter("en")[0]
-    found = Ruler(split, lambda own: [text.split() for text in own]).lengths(texts)
+    found = LengthCounter(split, lambda own: [text.split() for text in own]).lengths(texts)
     assert (found["words"].n, found["words"].mean, found["words"].high) == (3 * CHUNK, 5 / 3, 4)
     assert (found["sentences"].low, found["sentences"].high) == (0, 2)
     assert (found["words per sentence"].n, found["words per sentence"].high) == (3 * CHUNK, 3)
     assert "tokens" not in found
-    assert Ruler(split, split).lengths([]) == {}
+    assert LengthCounter(split, split).lengths([]) == {}
 
 
 def test_sentences_without_spacy(monkeypatch: pytest.MonkeyPatch) -> None:

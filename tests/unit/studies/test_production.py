@@ -175,7 +175,7 @@ def test_only_the_first_ten_stories_of_prompts_with_five_are_compared(tmp_path: 
     (tmp_path / "test.wp_target").write_text("".join(f"{right}\n" for _, right in lines))
     (corpus,) = Sources.find(tmp_path).corpora
     assert [item.input for item in corpus.items] == [("some",), ("many",)]
-    tools = production_paper.Workshop(("corrected",), ("lexical-1",)).tools(corpus, "corrected")
+    tools = production_paper.SharedTools(("corrected",), ("lexical-1",)).tools(corpus, "corrected")
     splitting = production_paper.Splitting()
     scores = production_control.score(corpus, "corrected", ["lexical-1"], splitting, tools)
     assert [len(pairs) for _, pairs, _ in scores.first] == [10, 45]
