@@ -113,12 +113,13 @@ def test_reproduce_command_prints_published_numbers(
 
 @needs_bpe
 def test_lengths_of_table_1(published: Reproduction) -> None:
-    """Words of inputs as printed; of the German texts, other ones are in the published table."""
+    """Words in the language of the text, as printed."""
     found = {(row.corpus, row.name): row for row in published.lengths}
     for corpus, name in (
         ("asset", "input words"),
         ("asset", "output words"),
         ("wmt14-10ref", "input words"),
+        ("wmt14-10ref", "output words"),
     ):
         row = found[corpus, name]
         assert row.ours is not None

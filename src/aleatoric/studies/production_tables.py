@@ -181,7 +181,8 @@ def _table(rows: Sequence[ShownRow], protocols: Sequence[str], letters: dict[str
     cells = tuple(tuple(_cells(row, task, protocols, letters)) for row in rows)
     see = ("see",) if letters else ()
     shown = tuple(row[: len(columns) + len(see)] for row in cells)
-    return Table(title, (*columns, *see), shown, (), ("[low, high]", "inputs"))
+    wide = ("[low, high]", "inputs") if len(protocols) > 1 else ()
+    return Table(title, (*columns, *see), shown, (), wide)
 
 
 def _cells(
