@@ -106,6 +106,7 @@ PLUGINS: dict[str, dict[str, str]] = {
     "text_analyses": {
         "fit": "aleatoric.levels.text_fit:run",
         "entropy": "aleatoric.studies.text_entropy:run",
+        "lengths": "aleatoric.levels.text_lengths:run",
     },
 }
 """What ships with the package: kind -> name -> "module:attribute"."""

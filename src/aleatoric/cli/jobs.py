@@ -43,12 +43,17 @@ def level_command(level: Level) -> Callable[..., None]:
         check_method(options["interval"])
         values = {f.name: _value(f, options[f.name]) for f in shown_fields(level.job_type)}
         job: Any = level.job_type(**values)
+        beside = options.get("beside")
+        if beside:
+            from aleatoric.studies.production_rows import check_corpus
+
+            check_corpus(level.open(job).name, f"{job.corpus}: ")
         if export:
             from aleatoric.tuning.exporting import check_export, export_weights
 
             check_export(job, export)
         with monitored(out) as (folder, monitor), run_job(job, folder, monitor) as store:
-            _show(store, *(options[name] for name in SHOWN))
+            _show(store, *(options[name] for name in SHOWN), beside=beside)
         if export:
             for path in export_weights(out, export, job.device, job.trust_remote_code):
                 say(f"wrote {path}")
@@ -61,12 +66,13 @@ def level_command(level: Level) -> Callable[..., None]:
     out = option(Path, "Keep the run in this directory.")
     options |= {"interval": SHOWN["interval"], "out": out, **SHOWN}
     options |= {"export": option(Path, _EXPORT)} if job_type.command == "finetune" else {}
+    options |= {"beside": (shared.BesideOption, None)} if job_type.command == "text" else {}
     return with_options(run, job_type.command, level.help, options)
 
 
-def _show(store: Store, interval: str, *output: Any) -> None:
+def _show(store: Store, interval: str, *output: Any, beside: str | None = None) -> None:
     """Print a run's results; write the curves of fine-tuning as a table and, if possible, drawn."""
-    show_run(store, interval, Output(*output))
+    show_run(store, interval, Output(*output), beside)
     if (folder := store.path / TRAINED_MODEL).is_dir():
         say(f"the trained model is here: --model hf:{folder}")
     if not level_of(store).needs_out:

@@ -6,11 +6,14 @@ import inspect
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
 from aleatoric.errors import UsageError
+
+if TYPE_CHECKING:
+    from aleatoric.runs.run import Store
 
 Signature = Mapping[str, tuple[Any, Any]]
 """Parameter -> annotation and default, as typer takes them."""
@@ -73,6 +76,19 @@ def _known_layout(ctx: typer.Context, layout: str) -> str:
     return layout
 
 
+def _known_beside(beside: str | None) -> str | None:
+    if beside not in (None, "paper"):
+        raise UsageError(f"--beside {beside} is not known; use --beside paper.")
+    return beside
+
+
+def check_beside(store: Store) -> None:
+    """Refuse a run that --beside paper cannot show."""
+    from aleatoric.studies.production_rows import check_run
+
+    check_run(store)
+
+
 RunArgument = Annotated[Path, typer.Argument(help="A run directory.")]
 # Read before --format, which cannot be combined with it.
 _JSON = typer.Option("--json", is_eager=True, help="Print one JSON document; without --format.")
@@ -87,6 +103,14 @@ OUTPUT: Signature = {
 """The options that make an `Output`."""
 _METHODS = "Confidence intervals over groups: auto, t, studentised, percentile or none."
 IntervalOption = Annotated[str, typer.Option("--interval", help=_METHODS)]
+BesideOption = Annotated[
+    str | None,
+    typer.Option(
+        "--beside",
+        callback=_known_beside,
+        help="Text level: paper prints Tables 2 to 5 of the paper with the run's systems.",
+    ),
+]
 SeedOption = Annotated[int, typer.Option(help="The same seed gives the same bytes.")]
 _PROBES = "Text level: allow this module:function among the run's probes; repeatable."
 AllowedProbeOption = Annotated[list[str] | None, typer.Option("--probe", help=_PROBES)]

@@ -30,25 +30,42 @@ if TYPE_CHECKING:
     from aleatoric.runs.run import Store
 
 
-def show_run(store: Store, interval: str, output: Output) -> Sequence[Result]:
-    """Print and return a run's results: as one JSON document, or as tables, notes on stderr."""
+def show_run(
+    store: Store, interval: str, output: Output, beside: str | None = None
+) -> Sequence[Result]:
+    """Print and return a run's results: as one JSON document, or as tables, notes on stderr.
+
+    With `beside="paper"`, tables of the paper with the systems of the run follow.
+    """
     from aleatoric.levels.base import level_of
-    from aleatoric.reporting.tables import results_data
+    from aleatoric.reporting.tables import as_data, results_data
     from aleatoric.reporting.views import view_of_run
 
     view, level = view_of_run(store), level_of(store)
     results, notes = level.results(store, interval), level.notes(store)
+    printed, rows = _beside_paper(store, results) if beside else ([], [])
     if output.as_json:
+        further = {"beside": rows} if beside else {}
         with shown():
-            print_json(view.document(store, results, interval) | {"notes": notes})
+            print_json(view.document(store, results, interval) | {"notes": notes} | further)
         return results
     tables, lines = view.printed(store, results, interval, output.shows_all)
     with shown():
-        show_tables(tables, output, data=[results_data(results)])
+        data = [results_data(results), *map(as_data, printed)]
+        show_tables([*tables, *printed], output, data=data)
         show_lines(lines, output)
     for note in notes:
         say(note if note.startswith("warning: ") else f"note: {note}")
     return results
+
+
+def _beside_paper(
+    store: Store, results: Sequence[Result]
+) -> tuple[list[Table], list[dict[str, Any]]]:
+    """Return the tables of the paper with the systems of a run, and their rows as JSON."""
+    from aleatoric.studies.production_tables import beside_paper, rows_beside
+
+    return beside_paper(store, results), [row.to_dict() for row in rows_beside(store, results)]
 
 
 def show_tables(

@@ -39,6 +39,7 @@ def score(
     again: Annotated[
         bool, Option("--again", help="Score it again even if this version has scored it.")
     ] = False,
+    beside: options.BesideOption = None,
     probe: options.AllowedProbeOption = None,
     interval: options.IntervalOption = DEFAULT_METHOD,
 ) -> None:
@@ -50,9 +51,13 @@ def score(
     `aleatoric score runs/gpt2 --by agreement`
     """
     check_method(interval)
+    if beside and (by or analysis):
+        raise UsageError("--beside shows all results; give it without --by and --analysis.")
     if by not in (None, "agreement"):
         raise UsageError(f"--by {by} is not known; use --by agreement.")
     with Store.open(run) as store:
+        if beside:
+            options.check_beside(store)
         check_known_probes(probe or (), store.manifest.get("probes") or ())
         monitor = base.Monitor(track, allowed_probes=tuple(probe or ()))
         if again or analysis or by:
@@ -67,7 +72,7 @@ def score(
             export_rows(store, path)
             say(f"wrote {path}")
         if not by and not analysis:
-            show_run(store, interval, output)
+            show_run(store, interval, output, beside)
             return
         studies = [] if by else analysis or []
         tables = [t for name in studies for t in base.run_study(store, name, system, track).tables]

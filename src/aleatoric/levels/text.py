@@ -116,7 +116,7 @@ class TextJob(ClusterJob):
 
 def cases(store: Store, system: str) -> Iterator[TextCase]:
     """Yield the inputs with a system's texts, their W1 from people and means, for studies."""
-    values: dict[str, dict[str, float | None]] = {}
+    tools, values = text_scoring.tools_of(store.manifest), dict[str, dict[str, float | None]]()
     for metric in text_scoring.metric_names(store):
         if metric.startswith(("w1_M/", "w1_C/", "mean_M/", "mean_H/")):
             for row in store.rows(system, metric):
@@ -125,7 +125,7 @@ def cases(store: Store, system: str) -> Iterator[TextCase]:
         if system in produced.systems:
             item, known = produced.item, produced.with_log_probs
             own, written = values.get(item.id, {}), known.get(system, Texts(item.id, ()))
-            yield TextCase(item, produced.systems[system], own, written)
+            yield TextCase(item, produced.systems[system], own, written, tools)
 
 
 def distances(store: Store, item_ids: Iterable[str]) -> Iterator[tuple[str, dict[str, Distances]]]:

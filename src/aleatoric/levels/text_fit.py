@@ -8,6 +8,7 @@ from dataclasses import dataclass, field
 from math import comb
 from typing import Literal
 
+from aleatoric.probes.tools import Tools
 from aleatoric.result_types import Study, Table
 from aleatoric.types import TextItem, Texts
 
@@ -34,6 +35,8 @@ class TextCase:
     values: Mapping[str, float | None]
     written: Texts = field(default_factory=lambda: Texts("", ()))
     """The texts with their log-probabilities, if these are saved."""
+    tools: Tools = field(default_factory=Tools)
+    """The tokenizer and other tools of the run."""
 
 
 @dataclass(frozen=True)

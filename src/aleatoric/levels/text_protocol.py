@@ -129,7 +129,7 @@ class AsPublished:
     def people(self, texts: Sequence[str]) -> tuple[str, ...]:
         """Cut and rejoin the texts of people, in the encoding in which the authors read them."""
         if self.latin_1:  # which may add white space at the ends
-            texts = [text.encode().decode("latin-1").strip() for text in texts]
+            texts = list(map(as_latin_1, texts))
         return self.systems(texts)
 
     def systems(self, texts: Sequence[str]) -> tuple[str, ...]:
@@ -179,6 +179,15 @@ def preparation(
     if protocol == "paper":
         return AsPublished(latin_1=corpus == "asset")
     raise UsageError(f"there is no protocol {protocol!r}; use corrected or paper.")
+
+
+def as_latin_1(text: str) -> str:
+    """Return a text as the authors read ASSET: its UTF-8 bytes as latin-1, stripped.
+
+    >>> as_latin_1("café ")
+    'cafÃ©'
+    """
+    return text.encode().decode("latin-1").strip()
 
 
 def rejoined(text: str) -> str:

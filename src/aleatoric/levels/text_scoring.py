@@ -74,14 +74,7 @@ class Scorer:
         path = "the run" if store is None else str(store.path)
         check_allowed_probes(manifest["probes"], allowed, path)
         as_published = manifest["protocol"] == "paper"
-        tools = Tools(
-            # The authors read German with English tools too.
-            "en" if as_published else manifest["language"],
-            manifest["tokeniser"] or ("spacy:en" if as_published else None),
-            manifest["tagger"],
-            manifest["encoder"],
-            None if store is None else EmbeddingCache(store),
-        )
+        tools = tools_of(manifest, store)
         opened, reader = probes_with(tools, manifest["probes"]), tools.length_reader()
         corpus, max_length = manifest["corpus"]["name"], manifest["max_length"]
         inputs = () if store is None else (each.item for each in StoredTexts(store).walk())
@@ -138,6 +131,19 @@ class Scorer:
         """Compute the statistics of some inputs under the protocol."""
         reference = (variability.paper_people,) if self.is_paper and self.has_control else ()
         return variability.score_blocks(items, names, self.probes, self.divergences, *reference)
+
+
+def tools_of(manifest: Mapping[str, Any], store: Store | None = None) -> Tools:
+    """Return the tokenizer and other tools of a manifest; `store` caches embeddings."""
+    as_published = manifest["protocol"] == "paper"
+    return Tools(
+        # The authors read German with English tools too.
+        "en" if as_published else manifest["language"],
+        manifest["tokeniser"] or ("spacy:en" if as_published else None),
+        manifest["tagger"],
+        manifest["encoder"],
+        None if store is None else EmbeddingCache(store),
+    )
 
 
 def metric_names(store: Store) -> list[str]:

@@ -1,90 +1,80 @@
-"""The human control of "What Comes Next?" (Tables 2 to 5): printed, as published, corrected."""
+"""Tables 1 to 5 of "What Comes Next?": printed, as published and corrected, from what is here."""
 
 from __future__ import annotations
 
 import json
 import os
-from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
-from functools import partial
-from itertools import groupby, islice, product, zip_longest
+from collections.abc import Collection, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from importlib import import_module
+from itertools import product
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 
 import aleatoric
-from aleatoric import registry
+from aleatoric.data.files import sha256_of_all
 from aleatoric.data.opening import open_text_corpus, sniff_texts
-from aleatoric.errors import DataError, UsageError
+from aleatoric.data.score_files import ScoreFile, find_score_files
+from aleatoric.errors import DataError, MissingExtraError, UsageError, needs
 from aleatoric.inference.estimate import estimates
-from aleatoric.levels import text_variability as variability
-from aleatoric.levels.text_protocol import is_dialogue, preparation
-from aleatoric.levels.text_variability import Inputs, ScoredTexts, Splitting, Statistics
-from aleatoric.metrics.distances import mean
+from aleatoric.levels import base
+from aleatoric.levels.text_protocol import (
+    DIALOGUES,
+    gpt2_tokeniser,
+)
+from aleatoric.levels.text_scoring import CONTROL
+from aleatoric.levels.text_variability import Splitting, Statistics
 from aleatoric.metrics.reduction import Mean
-from aleatoric.probes.base import Probe
+from aleatoric.probes.base import Block
 from aleatoric.probes.opening import probes_with
 from aleatoric.probes.tools import Tools
 from aleatoric.registry import Track, quietly
-from aleatoric.result_types import Result, Table
-from aleatoric.studies.people import interval_text
-from aleatoric.types import Floats, Ints, MultiRef, Signature
+from aleatoric.result_types import Result
+from aleatoric.runs.run import Store
+from aleatoric.studies import production_printed as printed
+from aleatoric.studies.production_control import (
+    CHECKED_PROBE,
+    STORIES,
+    ControlScores,
+    score,
+)
+from aleatoric.studies.production_lengths import PrintedLengths, printed_lengths
+from aleatoric.studies.production_printed import PROBES, tasks
+from aleatoric.studies.production_rows import (
+    PaperLine,
+    check_run,
+    difference,
+    printed_of,
+    run_lines,
+)
+from aleatoric.studies.production_scores import (
+    ScoredSystem,
+    by_task,
+    score_systems,
+    without_people,
+)
+from aleatoric.types import Estimate, LazyItems, MultiRef, Signature
 
-PRINTED: dict[str, dict[str, tuple[float, float]]] = {
-    "asset": {
-        "lexical-1": (0.042863, -0.004613),
-        "syntactic-2": (0.050427, -0.004535),
-        "semantic": (0.025631, -0.005045),
-    },
-    "wmt14-10ref": {
-        "lexical-1": (0.043193, 0.023181),
-        "syntactic-2": (0.035402, 0.009030),
-        "semantic": (0.027646, 0.009674),
-    },
-    "writingprompts": {
-        "lexical-1": (0.026115, -0.000588),
-        "syntactic-2": (0.030801, -0.001439),
-        "semantic": (0.050663, -0.000839),
-    },
-}
-"""The printed rows `human_control`: mean W1 and mean difference of means."""
 TASKS = {"simplification": "asset", "translation": "wmt14-10ref"}
 """Task in the file of recorded pair distances -> corpus."""
-PROBES = ("lexical-1", "lexical-2", "lexical-3")
 PROTOCOLS = ("paper", "corrected")
 STATISTICS = ("mean_H", "w1_M", "dmu_M", "w1_C", "dmu_C")
-CHECKED_PROBE = "lexical-1"
 RECORDED = "multiref_human_control_unigram.json"
 TOLERANCE = 1e-8
-BATCH = 512
 PAPER_LANGUAGE = "en"
 """The paper reads German with English tools too."""
+LEAST_STORIES = 5
 SHOWN = 5
 """The number of inputs whose pair distances are kept, as many as the recorded file has."""
-NOTES = (
-    "paper: half of the pair distances, drawn with replacement, against the first half of the same "
-    "ones; texts cut to 100 GPT-2 tokens, English rules for every language, ASSET read as latin-1; "
-    "two texts too short for an n-gram have distance 0; dialogue has no control.",
-    "corrected: people split into disjoint halves at random, 20 times; M: one half's pairs against "
-    "the other's; C: the grid of both halves against the other's pairs; texts cut to 100 tokens.",
-    "The printed rows of syntactic-2 and semantic rest on the authors' tagger and encoder.",
+NO_SCORES = (
+    "the texts of the authors' systems are not published, their pair scores are: unpack "
+    "doi.org/10.5281/zenodo.10025272 and add --scores FOLDER"
 )
-
-
-@dataclass(frozen=True)
-class ControlLine:
-    """A printed number, and ours under a protocol."""
-
-    corpus: str
-    protocol: str
-    printed: float | None
-    result: Result
-
-    def to_dict(self) -> dict[str, Any]:
-        """Return the JSON form printed by `--json`."""
-        facts = {"corpus": self.corpus, "protocol": self.protocol, "printed": self.printed}
-        return self.result.to_dict() | facts
+NO_CONTROL = "the paper has no control for dialogue and prints NaN"
+Reasons = dict[tuple[str, str, str, str], str]
+"""Corpus, system, protocol and probe -> why there is no number of ours."""
 
 
 @dataclass(frozen=True)
@@ -106,36 +96,172 @@ class PairCheck:
 
 
 @dataclass(frozen=True)
-class ControlReproduction:
+class Reproduction:
     """Everything that `reproduce production` prints."""
 
-    lines: tuple[ControlLine, ...]
+    lines: tuple[PaperLine, ...]
     pairs: tuple[PairCheck, ...]
+    lengths: tuple[PrintedLengths, ...]
+    reasons: Reasons
+    protocols: tuple[str, ...]
+    probes: tuple[str, ...]
+    runs: tuple[str, ...] = ()
+    """What differs between each run and the paper."""
 
-    def to_dict(self) -> dict[str, Any]:
-        """Return the JSON form printed by `--json`."""
-        results = [line.to_dict() for line in self.lines]
-        return {"results": results, "pairs": [check.to_dict() for check in self.pairs]}
+
+@dataclass(frozen=True)
+class Sources:
+    """What a reproduction reads, checked before the work starts."""
+
+    corpora: tuple[MultiRef, ...]
+    scores: tuple[ScoreFile, ...] = ()
+    stores: tuple[Store, ...] = ()
+
+    @classmethod
+    def find(cls, data: Path, scores: Path | None = None, stores: Sequence[Store] = ()) -> Sources:
+        """Find the corpora and score files, and refuse runs that are not of the paper's corpora."""
+        for store in stores:
+            check_run(store)
+        files = () if scores is None else tuple(find_score_files(scores))
+        corpora = map(_with_enough, find_corpora(data, needed=not files))
+        return cls(tuple(corpora), files, tuple(stores))
+
+    def names(self) -> set[str]:
+        """Return the names of the corpora."""
+        return {corpus.name for corpus in self.corpora}
+
+
+def _with_enough(corpus: MultiRef) -> MultiRef:
+    """Return a corpus of stories with the inputs that the paper uses, others unchanged."""
+    if corpus.name != STORIES:
+        return corpus
+    items = corpus.items
+    enough = LazyItems(lambda: (each for each in items if len(each.references) >= LEAST_STORIES))
+    return replace(corpus, items=enough)
+
+
+@dataclass(frozen=True)
+class SharedTools:
+    """Opens the tools of each language and protocol once, with one cache of embeddings."""
+
+    protocols: tuple[str, ...]
+    probes: tuple[str, ...] | None
+    """The probes asked for; `None` means those of the tables that can run."""
+    opened: dict[tuple[str, str], tuple[Tools, dict[str, str]]] = field(default_factory=dict)
+    vectors: dict[str, bytes] = field(default_factory=dict)
+
+    def tools(self, corpus: MultiRef, protocol: str) -> Tools:
+        """Return the tools for a corpus under a protocol."""
+        return self._open(corpus, protocol)[0]
+
+    def usable(self, corpus: MultiRef, protocol: str) -> list[str]:
+        """Return the probes that can run; by default only one for corpora without printed rows."""
+        refused = self._open(corpus, protocol)[1]
+        default = PROBES if corpus.name in tasks() else (CHECKED_PROBE,)
+        return [probe for probe in self.probes or default if probe not in refused]
+
+    def refused(self, corpus: MultiRef, protocol: str) -> dict[str, str]:
+        """Return the probes that cannot run, with the reason."""
+        return self._open(corpus, protocol)[1]
+
+    def _open(self, corpus: MultiRef, protocol: str) -> tuple[Tools, dict[str, str]]:
+        language = PAPER_LANGUAGE if protocol == "paper" else corpus.language
+        key = language, protocol
+        if key not in self.opened:
+            spec = f"spacy:{PAPER_LANGUAGE}" if protocol == "paper" else None
+            tools = Tools(language, tokeniser_spec=spec, cache=self.vectors)
+            self.opened[key] = tools, dict(self._refused(tools))
+        return self.opened[key]
+
+    def _refused(self, tools: Tools) -> Iterator[tuple[str, str]]:
+        """Try every probe on two short texts; a probe that was asked for must work."""
+        for name in self.probes or PROBES:
+            try:
+                (probe,) = probes_with(tools, [name])
+                probe.matrices([Block(("One text.", "Another."), (2,))])
+            except UsageError as refused:
+                if self.probes is not None or name == CHECKED_PROBE:
+                    raise
+                yield name, str(refused)
 
 
 def reproduce(
-    data: Path,
+    sources: Sources,
     protocols: Sequence[str] = PROTOCOLS,
-    probes: Sequence[str] = PROBES,
+    probes: Sequence[str] | None = None,
     splitting: Splitting | None = None,
     recorded: Path | None = None,
     track: Track[Any] = quietly,
-) -> ControlReproduction:
-    """The human control of every corpus in a folder, under each protocol."""
-    splitting, recordings = splitting or Splitting(), _recorded(data, recorded)
-    lines: list[ControlLine] = []
+) -> Reproduction:
+    """The human control of every corpus, the systems with scores, and runs, by protocol."""
+    splitting = splitting or Splitting()
+    shared = SharedTools(tuple(protocols), None if probes is None else tuple(probes))
+    recordings = _recorded(recorded)
+    _check_tools(sources, shared)
+    lines: list[PaperLine] = []
     pairs: list[PairCheck] = []
-    for corpus, protocol in product(find_corpora(data), protocols):
-        scores = score(corpus, protocol, probes, splitting, track)
+    for corpus, protocol in product(sources.corpora, protocols):
+        tools, usable = shared.tools(corpus, protocol), shared.usable(corpus, protocol)
+        scores = score(corpus, protocol, usable, splitting, tools, track)
         lines += _lines(corpus, protocol, scores, splitting)
         if protocol == "paper":
             pairs += _checks(corpus.name, scores, recordings)
-    return ControlReproduction(tuple(lines), tuple(pairs))
+    shown = shared.probes or PROBES
+    for scored in score_systems(sources.scores, protocols, shown, splitting, track):
+        lines += scored_lines(scored, splitting)
+    for store in sources.stores:
+        lines += run_lines(store, base.results(store), len(sources.stores) > 1)
+    lengths = tuple(printed_lengths(sources.corpora, track))
+    differences = tuple(map(difference, sources.stores))
+    reasons = _reasons(lines, sources, shared)
+    return Reproduction(
+        tuple(lines), tuple(pairs), lengths, reasons, tuple(protocols), shown, differences
+    )
+
+
+def _check_tools(sources: Sources, shared: SharedTools) -> None:
+    """Load all tools before the work: a missing package is one sentence now, not minutes later."""
+    with needs("spacy", "nlp"):
+        import_module("spacy")
+    if "paper" in shared.protocols and sources.corpora:
+        try:
+            gpt2_tokeniser()
+        except MissingExtraError as missing:
+            fix = ", or use --protocol corrected."
+            raise UsageError(f"--protocol paper: {str(missing).rstrip('.')}{fix}") from None
+    for corpus, protocol in product(sources.corpora, shared.protocols):
+        shared.tools(corpus, protocol)
+
+
+def _reasons(lines: Sequence[PaperLine], sources: Sources, shared: SharedTools) -> Reasons:
+    """Say why numbers of Tables 2 to 5 are missing, for every printed row and protocol."""
+    ours = {(line.corpus, line.result.system, line.protocol, line.result.metric) for line in lines}
+    by_name = {corpus.name: corpus for corpus in sources.corpora}
+    lacking, scored = set(without_people(sources.scores)), by_task(sources.scores)
+    reasons: Reasons = {}
+    for task, protocol in product(tasks().values(), shared.protocols):
+        corpus = by_name.get(task.corpus)
+        for system, probe in product(task.rows, shared.probes or PROBES):
+            name = CONTROL if system == printed.CONTROL else system
+            metrics = [f"{statistic}/{probe}" for statistic in printed.STATISTICS.values()]
+            if all((task.corpus, name, protocol, metric) in ours for metric in metrics):
+                continue
+            key = task.corpus, system, protocol, probe
+            if system != printed.CONTROL:
+                reasons[key] = _no_scores(task.corpus, lacking, scored)
+            elif corpus is None:
+                reasons[key] = f"{task.corpus} is not in DATA; {task.place}"
+            elif refused := shared.refused(corpus, protocol).get(probe):
+                reasons[key] = f"{corpus.language} text, {protocol}: {refused.rstrip('.')}"
+            elif protocol == "paper" and task.corpus in DIALOGUES:
+                reasons[key] = NO_CONTROL
+    return reasons
+
+
+def _no_scores(corpus: str, lacking: Collection[str], scored: Collection[str]) -> str:
+    if corpus in lacking:
+        return f"--scores has no file of {corpus}'s people among themselves"
+    return f"--scores has no file of this system of {corpus}" if corpus in scored else NO_SCORES
 
 
 def chosen_protocols(protocol: str) -> tuple[str, ...]:
@@ -145,147 +271,82 @@ def chosen_protocols(protocol: str) -> tuple[str, ...]:
     return PROTOCOLS if protocol == "both" else (protocol,)
 
 
-def find_corpora(data: Path) -> list[MultiRef]:
-    """The corpora of texts in a folder, those with printed rows first."""
+def find_corpora(data: Path, needed: bool = True) -> list[MultiRef]:
+    """The corpora of texts in a folder, those of the paper first; none is refused if `needed`."""
     if not os.path.isdir(data):
         fix = "name the folder that holds the corpora of texts"
         raise DataError.at(data, None, "is not a folder", fix)
     ends = (".jsonl", ".jsonl.gz", ".orig", ".extra_refs", ".extra_refs.gz", ".wp_source")
     paths = sorted(path for path in data.iterdir() if path.name.endswith(ends))
-    if not paths:
+    if not paths and needed:
         fix = "put asset_valid.jsonl.gz or wmt14-en-de.extra_refs.gz there"
         raise DataError.at(data, None, "holds no corpus of texts", fix)
     corpora = [open_text_corpus(f"{sniff_texts(path)}:{path}") for path in paths]
-    order = list(PRINTED)
+    order = list(tasks())
     return sorted(corpora, key=lambda c: order.index(c.name) if c.name in order else len(order))
-
-
-def to_tables(result: ControlReproduction) -> list[Table]:
-    """The table of results, and the check of pair distances."""
-    checks = [_checks_table(result.pairs)] if result.pairs else []
-    return [_rows_table(result.lines), *checks]
-
-
-def pair_tables(checks: Iterable[PairCheck]) -> list[Table]:
-    """Per corpus, every pair distance of its first inputs, to eight digits."""
-    tables = []
-    for corpus, group in groupby(checks, key=lambda check: check.corpus):
-        inputs = list(group)
-        pairs = enumerate(zip_longest(*(check.distances for check in inputs)), 1)
-        rows = tuple(
-            (str(number), *("" if cell is None else f"{cell:.8f}" for cell in cells))
-            for number, cells in pairs
-        )
-        columns = ("pair", *(f"input {check.item_id}" for check in inputs))
-        tables.append(Table(f"{corpus}: {CHECKED_PROBE} of pairs i < j", columns, rows))
-    return tables
-
-
-@dataclass(frozen=True)
-class ControlScores:
-    """Statistics per input, under names such as w1_M/lexical-1; NaN if undefined."""
-
-    groups: list[str]
-    facts: Mapping[str, Mapping[str, str]]
-    """Probe -> the choices that change its distances."""
-    values: Statistics = field(default_factory=dict)
-    first: list[tuple[str, Floats, dict[str, float]]] = field(default_factory=list)
-    """The first inputs under `CHECKED_PROBE`: ids, distances of pairs, statistics."""
-
-    def add(
-        self, probe: Probe, inputs: Inputs, statistics: Statistics, rows: Ints, n_inputs: int
-    ) -> None:
-        """Add the statistics of some inputs, which have these rows among all `n_inputs`."""
-        by_probe = {name: values[None] for name, values in statistics.items()}
-        variability.place(self.values, by_probe, rows, [probe], n_inputs)
-        if not self.groups and probe.name == CHECKED_PROBE:
-            for i, (item_id, pairs) in enumerate(zip(inputs.ids, _pairs(inputs), strict=True)):
-                control = {name: float(values[i]) for name, values in statistics.items()}
-                self.first.append((item_id, pairs, control))
-
-
-def score(
-    corpus: MultiRef,
-    protocol: str,
-    probes: Sequence[str],
-    splitting: Splitting,
-    track: Track[Any] = quietly,
-) -> ControlScores:
-    """The human control of every input of a corpus, by probe."""
-    paper_tools = Tools(PAPER_LANGUAGE, tokeniser_spec=f"spacy:{PAPER_LANGUAGE}")
-    tools = paper_tools if protocol == "paper" else Tools(corpus.language)
-    prepared = preparation(protocol, corpus.name, tools.length_reader())
-    opened = prepared.probes(probes_with(tools, probes))
-    # The paper has no control for dialogue.
-    has_control = protocol != "paper" or not is_dialogue(corpus.name, corpus.items)
-    control = partial(_control, protocol if has_control else None, splitting)
-    items = iter(track(corpus.items, len(corpus.items), f"{corpus.name}, {protocol}"))
-    facts = {probe.name: {**prepared.facts, **probe.facts} for probe in opened}
-    scores = ControlScores([], facts)
-    while batch := list(islice(items, BATCH)):
-        texts = [ScoredTexts(item.id, prepared.people(item.references)) for item in batch]
-        for group in variability.score_blocks(texts, (), opened, {}).groups:
-            for probe, distances in zip(opened, group.distances, strict=True):
-                ids = [texts[row].item_id for row in group.rows]
-                inputs, rows = (
-                    Inputs(ids, distances, group.sizes[0]),
-                    len(scores.groups) + group.rows,
-                )
-                scores.add(probe, inputs, control(inputs), rows, len(corpus.items))
-        scores.groups.extend(item.group for item in batch)
-    return scores
-
-
-def _control(protocol: str | None, splitting: Splitting, inputs: Inputs) -> Statistics:
-    """mean_H and, under a protocol, the control's divergences, by input."""
-    human = _pairs(inputs)
-    statistics, divergences = {"mean_H": mean(human)}, {"w1": registry.find("divergences", "w1")}
-    if protocol is None:
-        return statistics
-    if protocol == "corrected":
-        return statistics | variability.corrected_batch(inputs, divergences, splitting)
-    published = variability.paper_batch(human, divergences)
-    return statistics | {f"{name}_M": values for name, values in published.items()}
-
-
-def _pairs(inputs: Inputs) -> Floats:
-    first, second = np.triu_indices(inputs.n_people, k=1)
-    distances: Floats = inputs.matrices[:, first, second]
-    return distances
 
 
 def _lines(
     corpus: MultiRef, protocol: str, scores: ControlScores, splitting: Splitting
-) -> list[ControlLine]:
-    chunk = {name: column[:, None] for name, column in scores.values.items()}
-    reductions = {name: Mean(name) for name in chunk}
+) -> list[PaperLine]:
     control = "published" if protocol == "paper" else f"disjoint-halves-{splitting.n_splits}"
-    lines = []
-    for name, estimate in estimates([(scores.groups, chunk)], reductions, splitting.seed).items():
-        statistic, _, probe = name.partition("/")
-        choices = {"protocol": protocol, "control": control, **scores.facts[probe]}
+
+    def result(name: str, estimate: Estimate) -> Result:
+        choices = {"protocol": protocol, "control": control, **scores.facts[name.partition("/")[2]]}
         origin = (corpus.name, corpus.sha256, "people", "none", "people", choices)
         size = (str(estimate.n_items), splitting.seed, name, aleatoric.__version__)
-        result = Result("control", name, Signature(*origin, *size), estimate)
-        # The published control has no C of its own: Tables 4 and 5 repeat its row of Tables 2, 3.
-        row = PRINTED.get(corpus.name, {}).get(probe, (None, None))
-        printed = dict(zip(("w1_M", "dmu_M"), row, strict=True)).get(statistic)
-        lines.append(ControlLine(corpus.name, protocol, printed, result))
+        return Result(CONTROL, name, Signature(*origin, *size), estimate)
+
+    found = _means(scores.groups, scores.values, splitting.seed)
+    lines = []
+    for name, estimate in found.items():
+        each = result(name, estimate)
+        lines.append(PaperLine(corpus.name, protocol, printed_of(corpus.name, each), each))
+        if protocol == "paper" and name.partition("/")[0] in ("w1_M", "dmu_M"):
+            # Tables 4 and 5 repeat the control of Tables 2 and 3.
+            again = replace(each, metric=name.replace("_M/", "_C/"))
+            lines.append(PaperLine(corpus.name, protocol, printed_of(corpus.name, again), again))
     return lines
 
 
-def _recorded(data: Path, chosen: Path | None) -> dict[str, list[dict[str, Any]]]:
-    """Recorded pair distances by corpus, from a given file or one near the data."""
-    near = (data / RECORDED, data.resolve().parent.parent / "golden" / RECORDED)
-    path = chosen or next((file for file in near if os.path.isfile(file)), None)
+def _means(groups: list[str], values: Statistics, seed: int) -> dict[str, Estimate]:
+    chunk = {name: column[:, None] for name, column in values.items()}
+    return estimates([(groups, chunk)], {name: Mean(name) for name in chunk}, seed)
+
+
+def scored_lines(scored: ScoredSystem, splitting: Splitting) -> Iterator[PaperLine]:
+    """Yield the numbers of a system, or of people, from the authors' scores."""
+    sha256 = sha256_of_all([file.path for file in scored.files])
+    groups = list(map(str, scored.inputs))
+    for name, estimate in _means(groups, scored.values, splitting.seed).items():
+        choices = {"protocol": scored.protocol, "distances": "published scores"}
+        if scored.system == printed.CONTROL and scored.protocol != "paper":
+            choices["control"] = f"disjoint-halves-{splitting.n_splits}"
+        origin = (scored.corpus, sha256, scored.system, "as named", "recorded", choices)
+        size = (str(estimate.n_items), splitting.seed, name, aleatoric.__version__)
+        result = Result(scored.system, name, Signature(*origin, *size), estimate)
+        number = printed_of(scored.corpus, result)
+        yield PaperLine(scored.corpus, scored.protocol, number, result, "scores")
+
+
+def _recorded(path: Path | None) -> dict[str, list[dict[str, Any]]]:
+    """Recorded pair distances by corpus."""
     if path is None:
         return {}
     try:
-        tasks = json.loads(path.read_text(encoding="utf-8"))
-        return {TASKS[task]: list(rows["first5"]) for task, rows in tasks.items() if task in TASKS}
+        recorded = json.loads(path.read_text(encoding="utf-8"))
+        return {
+            TASKS[task]: list(rows["first5"]) for task, rows in recorded.items() if task in TASKS
+        }
     except (OSError, ValueError, KeyError, TypeError, AttributeError):
         problem = "is not a file of recorded pair distances"
         raise DataError.at(path, None, problem, "name one with first5 by task") from None
+
+
+def find_recorded(data: Path) -> Path | None:
+    """Return the file of recorded pair distances in the folder, or near it."""
+    near = (data / RECORDED, data.resolve().parent.parent / "golden" / RECORDED)
+    return next((file for file in near if os.path.isfile(file)), None)
 
 
 def _checks(
@@ -298,41 +359,3 @@ def _checks(
         if other is not None and len(other) == len(distances):
             worst = float(np.abs(np.array(other) - distances).max())
         yield PairCheck(corpus, item_id, tuple(distances.tolist()), control, worst)
-
-
-def _rows_table(lines: Sequence[ControlLine]) -> Table:
-    cells = {(line.corpus, line.result.metric, line.protocol): line for line in lines}
-    corpora = list(dict.fromkeys(line.corpus for line in lines))
-
-    def order(key: tuple[str, str]) -> tuple[int, str, int]:
-        statistic, _, probe = key[1].partition("/")
-        return corpora.index(key[0]), probe, STATISTICS.index(statistic)
-
-    rows = []
-    for corpus, metric in sorted({(line.corpus, line.result.metric) for line in lines}, key=order):
-        both = [cells.get((corpus, metric, protocol)) for protocol in PROTOCOLS]
-        available = next(line for line in both if line is not None)
-        ours = (_digits(line.result.estimate.value if line else None) for line in both)
-        ends = interval_text(both[1].result.estimate.interval if both[1] else None, ".4f")
-        inputs = str(available.result.estimate.n_items)
-        rows.append((corpus, metric, _digits(available.printed), *ours, ends, inputs))
-    columns = ("corpus", "metric", "printed", "paper", "corrected", "[low, high]", "inputs")
-    return Table("What Comes Next?, human control", columns, tuple(rows), NOTES)
-
-
-def _checks_table(checks: Sequence[PairCheck]) -> Table:
-    rows = []
-    for check in checks:
-        control = (_digits(check.control.get(name)) for name in ("mean_H", "w1_M", "dmu_M"))
-        worst = "–" if check.worst is None else f"{check.worst:.1e}"
-        rows.append((check.corpus, check.item_id, str(len(check.distances)), *control, worst))
-    columns = ("corpus", "input", "pairs", "mean H", "W1", "Dmu", "worst difference")
-    notes = (
-        f"{CHECKED_PROBE} of the first inputs, paper; recorded to eight digits: a difference of "
-        f"at most {TOLERANCE:g} is none. – : nothing was recorded.",
-    )
-    return Table("Pair distances against the recorded ones", columns, tuple(rows), notes)
-
-
-def _digits(value: float | None) -> str:
-    return "–" if value is None else f"{value:.6f}"

@@ -1,0 +1,157 @@
+"""Lengths of inputs and texts in words, tokens and sentences, as in the paper's Table 1."""
+
+from __future__ import annotations
+
+import re
+from collections import Counter
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from itertools import islice
+
+from aleatoric.levels.text_fit import TextCase
+from aleatoric.probes.tools import Tools
+from aleatoric.result_types import Study, Table
+
+UNITS = ("words", "tokens", "sentences", "words per sentence", "tokens per sentence")
+CHUNK = 512
+"""Texts that are read at once."""
+Cut = Callable[[Sequence[str]], Sequence[Sequence[str]]]
+"""Cuts each text into words, tokens or sentences."""
+_SENTENCE_END = re.compile(r"([.!?…][\"'”’)\]]*)\s+|([。！？][”’」』）]*)\s*")
+
+
+@dataclass(frozen=True)
+class LengthSummary:
+    """A distribution of lengths; the standard deviation is that of the population."""
+
+    n: int
+    mean: float
+    std: float
+    median: float
+    low: int
+    high: int
+
+    @classmethod
+    def of(cls, counts: Mapping[int, int]) -> LengthSummary | None:
+        """Summarize length -> number of texts; `None` without a text."""
+        n = sum(counts.values())
+        if not n:
+            return None
+        mean = sum(length * count for length, count in counts.items()) / n
+        variance = sum((length - mean) ** 2 * count for length, count in counts.items()) / n
+        ranks = _at_rank(counts, (n - 1) // 2), _at_rank(counts, n // 2)
+        return cls(n, mean, variance**0.5, sum(ranks) / 2, min(counts), max(counts))
+
+
+def _at_rank(counts: Mapping[int, int], rank: int) -> int:
+    for length in sorted(counts):
+        rank -= counts[length]
+        if rank < 0:
+            return length
+    raise IndexError(rank)
+
+
+@dataclass(frozen=True)
+class LengthCounter:
+    """Measures texts; a unit without a `Cut` is left out. Memory grows with distinct lengths."""
+
+    sentences: Cut
+    words: Cut
+    tokens: Cut | None = None
+
+    def lengths(self, texts: Iterable[str]) -> dict[str, LengthSummary]:
+        """Return unit -> the summary of the texts' lengths."""
+        counts: dict[str, Counter[int]] = {}
+        iterator = iter(texts)
+        while chunk := list(islice(iterator, CHUNK)):
+            by_text = self.sentences(chunk)
+            counts.setdefault("sentences", Counter()).update(map(len, by_text))
+            parts = [sentence for sentences in by_text for sentence in sentences]
+            for unit, cut in (("words", self.words), ("tokens", self.tokens)):
+                if cut is not None:
+                    counts.setdefault(unit, Counter()).update(map(len, cut(chunk)))
+                    each = counts.setdefault(f"{unit} per sentence", Counter())
+                    each.update(map(len, cut(parts)))
+        summaries = {unit: LengthSummary.of(counts.get(unit, {})) for unit in UNITS}
+        return {unit: summary for unit, summary in summaries.items() if summary}
+
+
+def sentence_splitter(language: str) -> tuple[Cut, str]:
+    """Return a rule-based splitter into sentences, and its name.
+
+    Without spaCy, or its rules for the language, texts are split after . ! ? and at line breaks.
+    """
+    try:
+        import spacy
+
+        pipeline = spacy.blank(language)
+    except ImportError:
+        return _by_punctuation, "split after . ! ? (spaCy's rules need the extra nlp)"
+    pipeline.add_pipe("sentencizer")
+    pipeline.max_length = 10**9  # of the tagger and parser, which this pipeline lacks
+
+    def split(texts: Sequence[str]) -> list[list[str]]:
+        with pipeline.memory_zone():
+            documents = (pipeline(text) for text in texts)
+            return [[sentence.text for sentence in d.sents] for d in documents]
+
+    return split, f"spaCy's sentencizer for {language}"
+
+
+def _by_punctuation(texts: Sequence[str]) -> list[list[str]]:
+    lines = (_SENTENCE_END.sub(r"\1\2\n", text).splitlines() for text in texts)
+    return [[line for line in parts if line.strip()] for parts in lines]
+
+
+def _without_punctuation(tokens: Sequence[Sequence[str]]) -> list[list[str]]:
+    return [[token for token in own if any(map(str.isalnum, token))] for own in tokens]
+
+
+def run(cases: Sequence[TextCase], seed: int) -> Study:
+    """Summarize the lengths of inputs, people's texts and a system's texts."""
+    tools = cases[0].tools if cases else Tools()
+    reader = tools.length_reader()
+    split, rule = sentence_splitter(tools.language)
+
+    def tokens(texts: Sequence[str]) -> list[Sequence[str]]:
+        by_text = reader.tokens(texts)
+        return [by_text[text] for text in texts]
+
+    counter = LengthCounter(split, lambda texts: _without_punctuation(tokens(texts)), tokens)
+    sides: dict[str, Callable[[TextCase], Iterable[str]]] = {
+        "inputs": lambda case: (" ".join(case.item.input),),
+        "people's texts": lambda case: case.item.references,
+        "generator's texts": lambda case: case.texts,
+    }
+    rows: list[tuple[str, ...]] = []
+    for side, texts_of in sides.items():
+        by_unit = counter.lengths(text for case in cases for text in texts_of(case))
+        n = by_unit["sentences"].n if by_unit else 0
+        rows += [(side, str(n), unit, *_cells(summary)) for unit, summary in by_unit.items()]
+    columns = ("of", "texts", "unit", "mean", "std", "median", "range")
+    return Study(
+        "lengths",
+        (Table("Lengths of texts", columns, tuple(rows), _notes(cases, reader.label, rule)),),
+    )
+
+
+def _cells(summary: LengthSummary) -> Iterator[str]:
+    yield from (f"{summary.mean:.2f}", f"{summary.std:.2f}", f"{summary.median:g}")
+    yield f"{summary.low}–{summary.high}"
+
+
+def _notes(cases: Sequence[TextCase], tokenizer: str, rule: str) -> tuple[str, ...]:
+    sides = {
+        "people": Counter(len(case.item.references) for case in cases),
+        "the generator": Counter(len(case.texts) for case in cases),
+    }
+    per_input = ", ".join(
+        f"{n.mean:.1f} ({n.low} to {n.high}) of {whose}"
+        for whose, counts in sides.items()
+        if (n := LengthSummary.of(counts))
+    )
+    return (
+        f"{len(cases)} inputs; texts per input: {per_input}.",
+        f"Tokens: {tokenizer}. Words: tokens with a letter or digit. Sentences: {rule}.",
+        "Whole texts, before any cut to a maximum length. std: between texts.",
+    )

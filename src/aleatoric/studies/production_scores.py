@@ -1,0 +1,151 @@
+"""Systems and human control of "What Comes Next?", recomputed from the authors' pair scores."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from aleatoric import registry
+from aleatoric.data.score_files import ScoreFile, people_matrices, read_distances
+from aleatoric.levels import text_variability as variability
+from aleatoric.levels.text_protocol import DIALOGUES
+from aleatoric.levels.text_variability import Inputs, Splitting, Statistics
+from aleatoric.metrics.distances import energy_distance, mean
+from aleatoric.registry import Track, quietly
+from aleatoric.studies.production_printed import CONTROL, tasks
+from aleatoric.types import Floats
+
+ByInput = Mapping[int, Floats]
+"""Input -> distances."""
+
+
+@dataclass(frozen=True)
+class ScoredSystem:
+    """The statistics per input of one system under one protocol, under names such as w1_M/semantic.
+
+    NaN where a file lacks the input.
+    """
+
+    corpus: str
+    system: str
+    protocol: str
+    inputs: tuple[int, ...]
+    values: Statistics
+    files: tuple[ScoreFile, ...]
+
+
+def by_task(files: Sequence[ScoreFile]) -> dict[str, list[ScoreFile]]:
+    """Return the files of each corpus of the paper; others keep the name of their task."""
+    names = {task.scores.lower(): corpus for corpus, task in tasks().items()}
+    grouped: dict[str, list[ScoreFile]] = {}
+    for file in files:
+        grouped.setdefault(names.get(file.task.lower(), file.task), []).append(file)
+    return grouped
+
+
+def without_people(files: Sequence[ScoreFile]) -> list[str]:
+    """Return the tasks whose scores of people among themselves are missing."""
+    grouped = by_task(files).items()
+    return [corpus for corpus, own in grouped if all(file.part != "H" for file in own)]
+
+
+def score_systems(
+    files: Sequence[ScoreFile],
+    protocols: Sequence[str],
+    probes: Sequence[str],
+    splitting: Splitting,
+    track: Track[Any] = quietly,
+) -> Iterator[ScoredSystem]:
+    """Yield the human control and the systems of each task that has scores of people."""
+    for corpus, own in by_task(files).items():
+        if not (people := next((file for file in own if file.part == "H"), None)):
+            continue
+        human = read_distances(people, probes)
+        for protocol in protocols:
+            yield from _control(corpus, protocol, people, human, splitting)
+        systems: dict[str, list[ScoreFile]] = {}
+        for file in (file for file in own if file.part != "H"):
+            systems.setdefault(file.candidate, []).append(file)
+        for name, parts in track(systems.items(), len(systems), f"scores of {corpus}"):
+            read = {file.part: read_distances(file, probes) for file in parts}
+            for protocol in protocols:
+                values = _system(human, read, protocol, corpus)
+                inputs = tuple(_inputs(human))
+                yield ScoredSystem(corpus, name, protocol, inputs, values, (people, *parts))
+
+
+def _inputs(human: Mapping[str, ByInput]) -> list[int]:
+    return sorted({number for by_input in human.values() for number in by_input})
+
+
+def _control(
+    corpus: str,
+    protocol: str,
+    people: ScoreFile,
+    human: Mapping[str, ByInput],
+    splitting: Splitting,
+) -> Iterator[ScoredSystem]:
+    """Yield people against people; the paper has no control for dialogue."""
+    if protocol == "paper" and corpus in DIALOGUES:
+        return
+    divergences = {"w1": registry.find("divergences", "w1")}
+    inputs, columns = _inputs(human), Statistics()
+    for probe, by_input in human.items():
+        for numbers, (pairs,) in _stacked([by_input]):
+            if protocol == "paper":
+                batch = variability.paper_batch(pairs, divergences)
+                values = {f"{name}_{side}": v for name, v in batch.items() for side in "MC"}
+            else:
+                ids, matrices = list(map(str, numbers)), people_matrices(pairs)
+                each = Inputs(ids, matrices, matrices.shape[1])
+                values = variability.corrected_batch(each, divergences, splitting)
+            _place(columns, values, probe, inputs, numbers)
+    yield ScoredSystem(corpus, CONTROL, protocol, tuple(inputs), columns, (people,))
+
+
+def _system(
+    human: Mapping[str, ByInput],
+    read: Mapping[str, Mapping[str, ByInput]],
+    protocol: str,
+    corpus: str,
+) -> Statistics:
+    """Return W1 and differences of means, and energy if both M and C are there."""
+    inputs, columns = _inputs(human), Statistics()
+    w1 = registry.find("divergences", "w1")
+    as_published = protocol == "paper" and corpus not in DIALOGUES
+    for probe, by_input in human.items():
+        parts = {side: by_probe[probe] for side, by_probe in read.items() if probe in by_probe}
+        for side, distances in parts.items():
+            for numbers, (pairs, model) in _stacked([by_input, distances]):
+                people = variability.paper_people(pairs) if as_published else pairs
+                values = {
+                    f"w1_{side}": w1(model, people),
+                    f"dmu_{side}": mean(model) - mean(people),
+                }
+                _place(columns, values, probe, inputs, numbers)
+        if len(parts) == 2:
+            for numbers, sides in _stacked([by_input, parts["M"], parts["C"]]):
+                energy = {"energy": energy_distance(*map(mean, sides))}
+                _place(columns, energy, probe, inputs, numbers)
+    return columns
+
+
+def _stacked(parts: Sequence[ByInput]) -> Iterator[tuple[list[int], list[Floats]]]:
+    """Yield the inputs that all parts have, with equal numbers of distances, stacked by part."""
+    shapes: dict[tuple[int, ...], list[int]] = {}
+    for number in sorted(set(parts[0]).intersection(*parts[1:])):
+        shapes.setdefault(tuple(len(part[number]) for part in parts), []).append(number)
+    for numbers in shapes.values():
+        yield numbers, [np.stack([part[number] for number in numbers]) for part in parts]
+
+
+def _place(
+    columns: Statistics, values: Statistics, probe: str, inputs: Sequence[int], rows: Sequence[int]
+) -> None:
+    places = np.searchsorted(inputs, rows)
+    for name, numbers in values.items():
+        column = columns.setdefault(f"{name}/{probe}", np.full(len(inputs), np.nan))
+        column[places] = numbers
