@@ -9,8 +9,8 @@ import os
 import shutil
 import tempfile
 import time
-from collections.abc import Callable, Iterable, Iterator, Mapping
-from contextlib import contextmanager, suppress
+from collections.abc import Callable, Iterable, Mapping
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
@@ -258,18 +258,3 @@ def check_weights(model: Any) -> None:
         if not weight.sum().isfinite() and not weight.isfinite().all():
             dtype = str(weight.dtype).removeprefix("torch.")
             raise ValueError(f"{name} holds values that are not finite in {dtype}")
-
-
-@contextmanager
-def quiet(transformers: Any) -> Iterator[None]:
-    """Silence transformers' own progress bars and reports, which would mix with ours."""
-    logging = transformers.utils.logging
-    bars_enabled, level = logging.is_progress_bar_enabled(), logging.get_verbosity()
-    logging.disable_progress_bar()
-    logging.set_verbosity(max(level, logging.ERROR))
-    try:
-        yield
-    finally:
-        logging.set_verbosity(level)
-        if bars_enabled:
-            logging.enable_progress_bar()
