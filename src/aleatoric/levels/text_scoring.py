@@ -19,6 +19,7 @@ from aleatoric.models.base import LoadOptions
 from aleatoric.models.likelihood import open_likelihood
 from aleatoric.probes.base import NEGATIVE_TYPE, Probe, check_allowed_probes, negative_type
 from aleatoric.probes.encoders import usable_device
+from aleatoric.probes.one_text import is_one_text
 from aleatoric.probes.opening import probes_with
 from aleatoric.probes.tools import TextReader, Tools
 from aleatoric.registry import Track
@@ -107,6 +108,13 @@ class Scorer:
         facts = self.prepare.facts
         return {p.name: {**facts, **p.facts, NEGATIVE_TYPE: negative_type(p)} for p in self.probes}
 
+    def cut_probes(self) -> list[Probe]:
+        """Return the probes that also compare texts cut to the same lengths: not those of a text.
+
+        A cut text has another length, and another perplexity, than the one that was written.
+        """
+        return [probe for probe in self.probes if not is_one_text(probe)]
+
     def texts(self, chunk: Sequence[Produced], names: Sequence[str]) -> list[ScoredTexts]:
         """Return the prepared texts of some inputs; a system may have none for an input."""
         if not self.is_paper:
@@ -165,8 +173,8 @@ def statistics(
     Systems in `same_length` are also compared with people on texts cut to the same lengths.
     """
     names = [name for name in store.systems() if name != CONTROL]
-    statistics = [*statistic_names(scorer.is_paper), *([SAME_LENGTH] if same_length else ())]
-    columns = [f"{name}/{p.name}" for name in statistics for p in scorer.probes]
+    columns = [f"{n}/{p.name}" for n in statistic_names(scorer.is_paper) for p in scorer.probes]
+    columns += [f"{SAME_LENGTH}/{p.name}" for p in scorer.cut_probes() if same_length]
     columns += text_values.columns(scorer.probes)
     walk = track(StoredTexts(store).walk(), store.n_items, "score")
     return [*columns, *LENGTHS, *COUNTS, *PAIRS], _rows(iter(walk), names, scorer, same_length)
@@ -228,8 +236,8 @@ def _rows(
 def _at_same_length(items: Sequence[ScoredTexts], system: int, scorer: Scorer) -> Statistics:
     """Return mean M - mean H of one system on texts cut to the same lengths, per probe."""
     cut = [scorer.of_same_length(item, system) for item in items]
-    scores = variability.score_blocks(cut, ["cut"], scorer.probes, {}).systems["cut"]
-    names = [probe.name for probe in scorer.probes]
+    scores = variability.score_blocks(cut, ["cut"], scorer.cut_probes(), {}).systems["cut"]
+    names = [probe.name for probe in scorer.cut_probes()]
     return {f"{SAME_LENGTH}/{p}": scores[f"mean_M/{p}"] - scores[f"mean_H/{p}"] for p in names}
 
 

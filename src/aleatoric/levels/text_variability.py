@@ -333,7 +333,8 @@ def _verdict(estimates: Mapping[str, Estimate], system: str, probe: str, n_syste
     energy = at_level(estimates[f"energy/{probe}"], 1 - (1 - LEVEL) / n_systems)
     basis, note, level = f"dmu_M/{probe}", None, LEVEL
     lengths = (estimates.get(name) for name in ("length_H", "length_M"))
-    if lengths_differ(*(length.value if length else None for length in lengths)):
+    is_of_one_text = f"value_H/{probe}" in estimates
+    if not is_of_one_text and lengths_differ(*(each.value if each else None for each in lengths)):
         basis, level = f"dmu_M_same_length/{probe}", STRICT_LEVEL
         note = f"lengths differ: variability is judged {CUT}, at the {STRICT_LEVEL:.0%} level"
     difference = estimates.get(basis)

@@ -260,8 +260,10 @@ def default_encoder(language: str) -> str:
     with suppress(UsageError):
         if hub.is_cached(MULTILINGUAL):
             return "multilingual"
-    fix = "add --encoder multilingual (downloaded once) or st:NAME_OR_DIR, or leave out the probe"
-    raise UsageError(f"the embedded sentence encoder reads English, not {language!r}: {fix}.")
+    raise UsageError(
+        f"the embedded sentence encoder reads English, not {language!r}: add --encoder "
+        "multilingual (downloaded once) or st:NAME_OR_DIR, or leave out the semantic probe."
+    )
 
 
 def _installed_pipelines(language: str) -> list[str]:

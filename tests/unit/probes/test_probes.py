@@ -19,7 +19,8 @@ from aleatoric.probes import base, tools
 from aleatoric.probes.base import Batched, Block, Probe, probe_at, probe_from
 from aleatoric.probes.encoders import SentenceEncoder
 from aleatoric.probes.ngrams import ArrayNgrams, CompiledNgrams, numbered
-from aleatoric.probes.opening import NgramProbe, Semantic, default_names, open_probes
+from aleatoric.probes.opening import NgramProbe, default_names, open_probes
+from aleatoric.probes.semantic import Semantic
 from aleatoric.probes.taggers import Tokeniser
 from aleatoric.probes.tools import PLACES, TextReader, chunks
 
@@ -310,7 +311,7 @@ def test_invalid_distance_raises_one_line_error(given: object, message: str) -> 
 def test_probe_from_entry_point(monkeypatch: pytest.MonkeyPatch) -> None:
     point = SimpleNamespace(name="lengths", load=lambda: length)
     monkeypatch.setattr(registry, "_entry_points", lambda kind: [point])
-    with pytest.raises(UsageError, match="semantic, lengths or module:function"):
+    with pytest.raises(UsageError, match="score:module:function, lengths or module:function"):
         open_probes(["length of a text"])
     (probe,) = open_probes(["lengths"])
     assert probe.matrices([Block(("a", "bbb"), (2,))])[0][0, 1] == 2
