@@ -93,7 +93,7 @@ PLUGINS: dict[str, dict[str, str]] = {
         **_from("probes.semantic", "semantic=open_semantic euclidean=open_euclidean"),
         "dependency": "aleatoric.probes.dependencies:open_dependency",
         "compression": "aleatoric.probes.compression:open_compression",
-        **_from("probes.nli", "nli=open_clusters entailment=open_entailment"),
+        **_from("probes.nli", "nli=open_nli nli_clusters=open_clusters entailment=open_entailment"),
         **_from(
             "probes.one_text",
             "length=open_length perplexity=open_perplexity log_probability=open_log_probability "

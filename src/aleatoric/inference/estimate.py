@@ -154,7 +154,7 @@ _SHARES = (
 )
 _PROBES = (
     *((probe, 1.0) for probe in ("lexical-*", "syntactic-*", "dependency-*", "compression*")),
-    *(("nli:*", 1.0), ("entailment:*", 1.0), ("semantic", 2.0), ("semantic@*", 2.0)),
+    *(("nli*:*", 1.0), ("entailment:*", 1.0), ("semantic", 2.0), ("semantic@*", 2.0)),
 )
 _BOUNDS: tuple[tuple[str, float, float], ...] = (
     ("tvd_debiased", -1.0, 1.0),

@@ -206,7 +206,9 @@ def probe_at(place: str) -> Probe:
     return probe_from(place, function_at(place, "probe"))
 
 
-_WITH_MODEL = re.compile("(nli|entailment|perplexity|log_probability):|(semantic|euclidean)@")
+_WITH_MODEL = re.compile(
+    "(nli|nli_clusters|entailment|perplexity|log_probability):|(semantic|euclidean)@"
+)
 """The names of built-in probes that may contain a colon: MODEL is not code."""
 
 

@@ -1,7 +1,8 @@
 """Distances by a model of natural language inference (NLI): does one text follow from another?
 
 `entailment:MODEL` is 1 - P(b follows from a), an asymmetric distance of which both directions
-count. `nli:MODEL` is 0 for two texts of one semantic cluster and 1 otherwise, as in semantic
+count. `nli:MODEL` is 0 for two texts of which each follows from the other, and 1 otherwise.
+`nli_clusters:MODEL` is 0 for two texts of one semantic cluster and 1 otherwise, as in semantic
 entropy (Kuhn et al. 2023): each text joins the first cluster whose first text follows from it and
 from which it follows, or starts a cluster. People's texts come first, then those of each system on
 its own, so that people's clusters do not depend on the systems.
@@ -163,11 +164,27 @@ class Entailment(Inference):
 
 
 @dataclass(frozen=True)
+class Mutual(Inference):
+    """0 for two texts of which each follows from the other, else 1."""
+
+    def distances(self, block: Block, answers: Follows) -> Floats:
+        """1 where entailment is not the likeliest label in both directions."""
+        matrix = np.full((len(block.texts),) * 2, np.nan)
+        np.fill_diagonal(matrix, 0.0)
+        for i, j in block.wanted():
+            a, b = block.texts[i], block.texts[j]
+            if a.strip() and b.strip():
+                matrix[i, j] = matrix[j, i] = float(not _mutual(a, b, answers))
+        return matrix
+
+
+@dataclass(frozen=True)
 class Clusters(Inference):
     """0 for two texts of one cluster, else 1.
 
     The energy distance compares the frequencies of clusters. Where entailment is not transitive,
-    clusters depend on the order of texts, and a perfect generator's energy may differ from 0.
+    clusters depend on the order of texts: a perfect generator's texts, which come after people's,
+    then seem to vary a little more than people's do.
     """
 
     negative_type: NegativeType = "yes"
@@ -204,9 +221,14 @@ def _mutual(a: str, b: str, answers: Follows) -> bool:
     return a == b or (answers[a, b][1] and answers[b, a][1])
 
 
+def open_nli(argument: str, tools: Tools) -> Mutual:
+    """`nli:MODEL`: 0 if two texts follow from each other by a model of inference, else 1."""
+    return Mutual(*_parts("nli", argument, tools))
+
+
 def open_clusters(argument: str, tools: Tools) -> Clusters:
-    """`nli:MODEL`: semantic clusters by a model of natural language inference."""
-    return Clusters(*_parts("nli", argument, tools))
+    """`nli_clusters:MODEL`: 0 for two texts of one semantic cluster, else 1."""
+    return Clusters(*_parts("nli_clusters", argument, tools))
 
 
 def open_entailment(argument: str, tools: Tools) -> Entailment:

@@ -29,7 +29,15 @@ SEMANTIC = ("semantic",)
 EMBEDDED = ("semantic", "euclidean")
 """Probes that every encoder of a run has."""
 OTHERS = (
-    *("euclidean", "dependency-1", "compression", "length", "entailment:MODEL", "nli:MODEL"),
+    *(
+        "euclidean",
+        "dependency-1",
+        "compression",
+        "length",
+        "entailment:MODEL",
+        "nli:MODEL",
+        "nli_clusters:MODEL",
+    ),
     *("perplexity:MODEL", "log_probability:MODEL", "score:module:function"),
 )
 _PARTS = re.compile("([^-:@]*)(.*)", re.DOTALL)

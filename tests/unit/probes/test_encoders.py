@@ -80,7 +80,12 @@ def test_loads_without_remote_code_and_without_progress_bar(
 
 @pytest.mark.parametrize(
     ("spec", "message"),
-    [("st", "st needs a model"), ("minilm:large", "no argument"), ("mnilm", "minilm, multilingual, st"), ("multilingual:x", "no argument")],
+    [
+        ("st", "st needs a model"),
+        ("minilm:large", "no argument"),
+        ("mnilm", "minilm, multilingual, st"),
+        ("multilingual:x", "no argument"),
+    ],
 )
 def test_invalid_spec_raises_one_line_error(spec: str, message: str) -> None:
     with pytest.raises(UsageError, match=message):

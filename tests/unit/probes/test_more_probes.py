@@ -13,8 +13,8 @@ import numpy as np
 import pytest
 
 from aleatoric.errors import UsageError
-from aleatoric.levels.text_variability import ScoredTexts, Splitting, score_blocks
 from aleatoric.levels.text_values import score_values
+from aleatoric.levels.text_variability import ScoredTexts, Splitting, score_blocks
 from aleatoric.metrics.distances import w1
 from aleatoric.probes import dependencies, tools
 from aleatoric.probes.base import Batched, Block, BothWays, is_code, negative_type, probe_from
@@ -131,7 +131,9 @@ def test_ngram_energy_may_be_below_zero() -> None:
     lowest = 0.0
     for seed in range(200):
         rng = stream(3, seed)
-        texts = tuple(dict.fromkeys(" ".join(rng.choice(list("abcd"), n)) for n in (1, 2, 3, 4) * 3))
+        texts = tuple(
+            dict.fromkeys(" ".join(rng.choice(list("abcd"), n)) for n in (1, 2, 3, 4) * 3)
+        )
         (matrix,) = probe.matrices([Block(texts, (len(texts),))])
         lowest = min(lowest, smallest_energy(matrix))
     assert lowest < -0.01
@@ -280,21 +282,26 @@ def test_matched_values_of_a_perfect_system_are_those_of_the_control() -> None:
 
 def test_likelihood_of_a_text_is_that_of_its_tokens(tmp_path: Path) -> None:
     torch = pytest.importorskip("torch")
-    from forced_lms import tiny_causal
+    from forced_lms import saved, tiny
 
-    from aleatoric.models.likelihood import log_probabilities
+    from aleatoric.models.base import LoadOptions
+    from aleatoric.models.likelihood import open_likelihood
 
-    model = tiny_causal()
-    texts = ["ab ba", "", "b", "abba ab a"]
-    found = log_probabilities(model, texts)
-    for text, (log_prob, n_tokens) in zip(texts, found, strict=True):
-        ids = model.tokenizer(text, add_special_tokens=False)["input_ids"]
-        ids = [*model.start, *ids]
+    model, tokenizer = tiny("gpt2")
+    texts = ["A dog runs.", "", "The old man", "A", "The ferry left at seven and nobody waved."]
+    opened = open_likelihood(f"hf:{saved('gpt2', tmp_path)}", LoadOptions(device="cpu"))
+    assert "bos=none" in opened.label
+    for text, (log_prob, n_tokens) in zip(texts, opened.encode(texts), strict=True):
+        ids = tokenizer(text)["input_ids"]
         with torch.inference_mode():
-            rows = model.model(torch.tensor([ids or [0]])).logits[0].double().log_softmax(-1)
+            rows = model(torch.tensor([ids or [0]])).logits[0].double().log_softmax(-1)
         wanted = [float(rows[i, token]) for i, token in enumerate(ids[1:])]
         assert n_tokens == len(wanted)
         assert log_prob == pytest.approx(sum(wanted), abs=1e-4)
+    with pytest.raises(UsageError, match="reads pairs of sentences"):
+        open_likelihood(f"hf:{saved('marian', tmp_path)}", LoadOptions(device="cpu"))
+    with pytest.raises(UsageError, match="no likelihood model 'recorded:x'"):
+        open_likelihood("recorded:x", LoadOptions())
 
 
 def test_perplexity_and_log_probability_are_means_over_tokens() -> None:
@@ -368,9 +375,7 @@ def test_every_encoder_of_a_run_has_its_probe(
 ) -> None:
     from aleatoric.probes import tools as opening
 
-    monkeypatch.setattr(
-        opening, "open_encoder", lambda spec, device: SentenceEncoder(spec, hashed)
-    )
+    monkeypatch.setattr(opening, "open_encoder", lambda spec, device: SentenceEncoder(spec, hashed))
     people, texts = tmp_path / "people.jsonl", tmp_path / "texts.jsonl"
     rows = [{"id": i, "input": "?", "references": ["a b", "a", f"b {i}", "c"]} for i in range(4)]
     people.write_text("".join(json.dumps(row) + "\n" for row in rows))
