@@ -83,7 +83,7 @@ def test_loads_without_remote_code_and_without_progress_bar(
     [
         ("st", "st needs a model"),
         ("minilm:large", "no argument"),
-        ("mnilm", "minilm, multilingual, st"),
+        ("mnilm", "known: minilm, multi"),
         ("multilingual:x", "no argument"),
     ],
 )

@@ -24,20 +24,7 @@ from aleatoric.probes.opening import open_probes  # noqa: E402
 from aleatoric.rng import stream  # noqa: E402
 
 LABELS = {0: "contradiction", 1: "neutral", 2: "ENTAILMENT"}
-WORDS = [
-    "ferry",
-    "nobody",
-    "waved",
-    "bread",
-    "flour",
-    "water",
-    "lights",
-    "old",
-    "man",
-    "reading",
-    "dog",
-    "runs",
-]
+WORDS = ["ferry", "nobody", "waved", "bread", "flour", "water", "lights", "man", "dog", "runs"]
 
 
 def tiny(folder: Path, labels: dict[int, str] = LABELS, seed: int = 1) -> str:
@@ -234,9 +221,9 @@ def test_models_that_cannot_be_used_are_one_sentence(
     monkeypatch.setattr(constants, "HF_HUB_OFFLINE", False)
     monkeypatch.setattr(constants, "HF_HUB_CACHE", str(tmp_path))
     for name in ("nli:no/such", "entailment:no/such"):
-        with pytest.raises(ModelError, match="not in the cache.*give a folder as nli:FOLDER"):
+        with pytest.raises(ModelError, match=r"not in the cache.*give a folder as nli:FOLDER"):
             open_probes([name])
-    with pytest.raises(ModelError, match="not in the cache.*give a folder as st:FOLDER"):
+    with pytest.raises(ModelError, match=r"not in the cache.*give a folder as st:FOLDER"):
         open_probes(["semantic"], encoder="multilingual")
 
 
