@@ -10,6 +10,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from itertools import product
 
 import numpy as np
 
@@ -363,10 +364,11 @@ def _parts(judged: Sequence[Verdict]) -> Iterator[str]:
     for closeness in (DIFFERS, CLOSE, DEPENDENT):
         if probes := [verdict.probe for verdict in judged if verdict.closeness == closeness]:
             yield f"{closeness} ({named(probes)})"
-    cut = f", {CUT}" if any("same_length" in verdict.basis for verdict in judged) else ""
-    for variability in (MORE, LESS, ALIKE):
-        if probes := [verdict.probe for verdict in judged if verdict.variability == variability]:
-            yield f"{variability} ({named(probes)}{cut})"
+    for variability, is_cut in product((MORE, LESS, ALIKE), (True, False)):
+        alike = [verdict for verdict in judged if verdict.variability == variability]
+        probes = [v.probe for v in alike if ("same_length" in v.basis) == is_cut]
+        if probes:
+            yield f"{variability} ({named(probes)}{f', {CUT}' if is_cut else ''})"
     reasons: dict[str, list[str]] = {}
     for verdict in judged:
         if UNKNOWN in (verdict.closeness, verdict.variability):

@@ -29,16 +29,9 @@ SEMANTIC = ("semantic",)
 EMBEDDED = ("semantic", "euclidean")
 """Probes that every encoder of a run has."""
 OTHERS = (
-    *(
-        "euclidean",
-        "dependency-1",
-        "compression",
-        "length",
-        "entailment:MODEL",
-        "nli:MODEL",
-        "nli_clusters:MODEL",
-    ),
-    *("perplexity:MODEL", "log_probability:MODEL", "score:module:function"),
+    *("euclidean", "dependency-1", "compression", "entailment:MODEL", "nli:MODEL"),
+    *("nli_clusters:MODEL", "length", "perplexity:MODEL", "log_probability:MODEL"),
+    "score:module:function",
 )
 _PARTS = re.compile("([^-:@]*)(.*)", re.DOTALL)
 """The kind of a built-in probe, and its argument: -N for an order, :MODEL, @ENCODER."""

