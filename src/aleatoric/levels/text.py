@@ -89,7 +89,9 @@ class TextJob(ClusterJob):
     tokeniser: str | None = option(
         None, "spacy-words:LANGUAGE, whitespace, ...; by default chosen by language."
     )
-    tagger: str | None = option(None, "For syntactic probes: textblob, nltk, spacy:PIPELINE, spacy:de.")
+    tagger: str | None = option(
+        None, "For syntactic probes: textblob, nltk, spacy:PIPELINE, spacy:LANGUAGE."
+    )
     encoder: tuple[str, ...] = option(
         (),
         "For the semantic probe: minilm, multilingual, st:NAME_OR_DIR; repeatable. Probes of "
