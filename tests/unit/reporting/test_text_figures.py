@@ -320,7 +320,7 @@ def test_statistics_of_one_text_have_a_table_and_a_figure(store: Store, tmp_path
     with run_job(job, tmp_path / "lengths") as opened:
         found = {table.title: table for table in text_tables(results(opened))}
         figure = collect_texts.overall(part_of([opened]))["one_text"]
-        [leading, values] = view_of(opened).leading_tables(results(opened))
+        [leading, values] = view_of("text").leading_tables(results(opened))
     assert values.title == "Statistics of one text"
     assert [row[:2] for row in values.rows] == [
         *(("length", "control"), ("length", "copier"), ("length", "human"))
@@ -328,8 +328,8 @@ def test_statistics_of_one_text_have_a_table_and_a_figure(store: Store, tmp_path
     assert {row[2] for row in values.rows} == {"3.000"}
     energy_note = (
         "energy is a metric, 0 only for equal distributions of vectors or numbers (length); "
+        "may be below 0 in expectation (lexical-1)."
     )
-    energy_note += "may be below 0 in expectation (lexical-1)."
     assert energy_note in found["Closeness to people and variability"].notes
     assert energy_note not in leading.notes
     assert isinstance(figure, Panels)
