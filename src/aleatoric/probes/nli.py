@@ -57,27 +57,29 @@ def open_model(name: str, device: str | None = None) -> SentenceEncoder:
     if missing := sorted(info["missing_keys"]):
         problem = f"the NLI model {name!r} lacks weights ({missing[0]})"
         raise UsageError(f"{problem}; give a model that was trained as a sequence classifier.")
-    label = entailment_label(name, model.config.id2label)
-    model = model.to(usable_device(device)).eval()
-    longest = getattr(model.config, "max_position_embeddings", MOST_TOKENS)
-    longest = min(longest - 2, MOST_TOKENS)  # RoBERTa's first positions are not used
-
-    def encode(pairs: list[str]) -> Floats:
-        found = np.empty((len(pairs), 2))
-        for rows in _by_length(pairs):
-            premises, hypotheses = zip(*(json.loads(pairs[row]) for row in rows), strict=True)
-            read = tokenizer(
-                [*premises], [*hypotheses], truncation=True, max_length=longest, padding=True,
-                return_tensors="pt",
-            ).to(model.device)  # fmt: skip
-            with torch.inference_mode():
-                probs = model(**read).logits.double().softmax(-1)
-            found[rows, 0] = probs[:, label].cpu().numpy()
-            found[rows, 1] = (probs.argmax(-1) == label).cpu().numpy()
-        return found
-
+    number = entailment_label(name, model.config.id2label)
     commit = getattr(model.config, "_commit_hash", None)
-    return SentenceEncoder(f"nli:{name}{f'@{commit[:12]}' if commit else ''}", encode)
+    label = f"nli:{name}{f'@{commit[:12]}' if commit else ''}"
+    placed = model.to(usable_device(device)).eval()
+    return SentenceEncoder(label, lambda pairs: _entailment(placed, tokenizer, number, pairs))
+
+
+def _entailment(model: Any, tokenizer: Any, number: int, pairs: Sequence[str]) -> Floats:
+    """One row per pair: the probability of the label, and whether it is the likeliest one."""
+    import torch
+
+    longest = getattr(model.config, "max_position_embeddings", MOST_TOKENS)
+    longest = min(longest - 2, MOST_TOKENS)  # RoBERTa's first two positions are not used
+    options = {"truncation": True, "max_length": longest, "padding": True, "return_tensors": "pt"}
+    found = np.empty((len(pairs), 2))
+    for rows in _by_length(pairs):
+        premises, hypotheses = zip(*(json.loads(pairs[row]) for row in rows), strict=True)
+        read = tokenizer([*premises], [*hypotheses], **options).to(model.device)
+        with torch.inference_mode():
+            probs = model(**read).logits.double().softmax(-1)
+        found[rows, 0] = probs[:, number].cpu().numpy()
+        found[rows, 1] = (probs.argmax(-1) == number).cpu().numpy()
+    return found
 
 
 def _by_length(pairs: Sequence[str]) -> Iterator[list[int]]:
