@@ -89,10 +89,19 @@ PLUGINS: dict[str, dict[str, str]] = {
     "divergences": _from("metrics.distances", "w1 ks"),
     "taggers": _from("probes.taggers", "textblob nltk spacy"),
     "tokenisers": _from("probes.taggers", "spacy=spacy_tokens spacy-words=spacy_words whitespace"),
-    "encoders": _from("probes.encoders", "minilm st=sentence_transformers"),
-    "probes": _from(
-        "probes.opening", "lexical=open_lexical syntactic=open_syntactic semantic=open_semantic"
-    ),
+    "encoders": _from("probes.encoders", "minilm multilingual st=sentence_transformers"),
+    "probes": {
+        **_from("probes.opening", "lexical=open_lexical syntactic=open_syntactic"),
+        **_from("probes.semantic", "semantic=open_semantic euclidean=open_euclidean"),
+        "dependency": "aleatoric.probes.dependencies:open_dependency",
+        "compression": "aleatoric.probes.compression:open_compression",
+        **_from("probes.nli", "nli=open_nli nli_clusters=open_clusters entailment=open_entailment"),
+        **_from(
+            "probes.one_text",
+            "length=open_length perplexity=open_perplexity log_probability=open_log_probability "
+            "score=open_score",
+        ),
+    },
     "embedders": _from("levels.word_classes", "minilm wordllama vectors"),
     "analyses": {
         "replacement": "aleatoric.studies.replacement:run",

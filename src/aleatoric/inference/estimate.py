@@ -152,7 +152,10 @@ _SHARES = (
     *("tvd*", "overlap", "agreement_*", "mass_on_human", "mode_certified", "accuracy", "ks_*"),
     *("vocabulary_unseen", "ece*", "e_ece*", "mce", "sce*", "ace*"),
 )
-_PROBES = (("lexical-*", 1.0), ("syntactic-*", 1.0), ("semantic", 2.0))
+_PROBES = (
+    *((probe, 1.0) for probe in ("lexical-*", "syntactic-*", "dependency-*", "compression*")),
+    *(("nli*:*", 1.0), ("entailment:*", 1.0), ("semantic", 2.0), ("semantic@*", 2.0)),
+)
 _BOUNDS: tuple[tuple[str, float, float], ...] = (
     ("tvd_debiased", -1.0, 1.0),
     ("agreement_gap", -1.0, 1.0),
@@ -164,6 +167,7 @@ _BOUNDS: tuple[tuple[str, float, float], ...] = (
     *((f"dmu_*/{probe}", -most, most) for probe, most in _PROBES),
     *((pattern, 0.0, 1.0) for pattern in _SHARES),
     *((pattern, 0.0, math.inf) for pattern in ("log_loss*", "nll", "entropy*", "w1_*", "length_?")),
+    ("mean_?/*", 0.0, math.inf),
 )
 """The first pattern that matches a metric's name applies; other metrics have no known bound.
 

@@ -11,7 +11,7 @@ from aleatoric import registry
 from aleatoric.data.opening import open_text_corpus
 from aleatoric.errors import UsageError, quoted
 from aleatoric.inference.estimate import bounded, estimates, value_of, walk
-from aleatoric.levels import text_scoring
+from aleatoric.levels import text_scoring, text_values
 from aleatoric.levels.base import Level, Monitor, Opening
 from aleatoric.levels.base import model_systems as model_systems
 from aleatoric.levels.text_fit import TextCase
@@ -23,8 +23,7 @@ from aleatoric.models.base import Tallied, TextModel, TextTally, Writing
 from aleatoric.models.decoding import TextDecoder
 from aleatoric.models.trained import training_notes
 from aleatoric.nextword.rules import lacks_spaces
-from aleatoric.probes.base import is_code
-from aleatoric.probes.opening import default_names, left_out
+from aleatoric.probes.opening import default_names, left_out, with_encoders
 from aleatoric.registry import Track
 from aleatoric.result_types import Result, Study
 from aleatoric.runs import session
@@ -45,6 +44,7 @@ _JUDGED = ("energy/", "dmu_M/", f"{SAME_LENGTH}/")
 _OF_GENERATORS = (
     *("energy/", "mean_M/", "mean_C/", "length_M", f"{SAME_LENGTH}/"),
     *(f"w1_{side}{text_scoring.BESIDE_MATCHED}/" for side in ("M", "C")),
+    *(f"{name}/" for name in text_values.OF_SYSTEMS),
 )
 
 
@@ -89,15 +89,21 @@ class TextJob(ClusterJob):
     )
     probes: tuple[str, ...] = option(
         (),
-        "lexical-1, syntactic-2, semantic, module:function; repeatable. By default all that are "
-        "installed for the language.",
+        "lexical-1, syntactic-2, semantic, nli:MODEL, module:function, ...; repeatable. By default "
+        "n-grams and semantic, as far as installed for the language.",
         flag="--probe",
     )
     tokeniser: str | None = option(
         None, "spacy-words:LANGUAGE, whitespace, ...; by default chosen by language."
     )
-    tagger: str | None = option(None, "For syntactic probes: textblob, nltk, spacy:NAME.")
-    encoder: str | None = option(None, "For the semantic probe: minilm, st:NAME_OR_DIR.")
+    tagger: str | None = option(
+        None, "For syntactic probes: textblob, nltk, spacy:PIPELINE, spacy:LANGUAGE."
+    )
+    encoder: tuple[str, ...] = option(
+        (),
+        "For the semantic probe: minilm, multilingual, st:NAME_OR_DIR; repeatable. Probes of "
+        "others are semantic@NAME.",
+    )
     max_length: int = option(
         MAX_LENGTH,
         "Cut the texts of people and models to this many tokens; 0 does not cut.",
@@ -106,6 +112,11 @@ class TextJob(ClusterJob):
     )
     protocol: str = option("corrected", "corrected, or paper (as published).")
     n_splits: int = option(20, "Random splits of the people.", flag="--splits", low=1, high=10_000)
+
+    @property
+    def first_encoder(self) -> str | None:
+        """The encoder of the probe semantic; `None` for the default of the language."""
+        return next(iter(self.encoder), None)
 
     def writing(self, decoder: str) -> Writing:
         """Return the generation options under a decoder."""
@@ -129,8 +140,11 @@ def cases(store: Store, system: str) -> Iterator[TextCase]:
 
 
 def distances(store: Store, item_ids: Iterable[str]) -> Iterator[tuple[str, dict[str, Distances]]]:
-    """Recompute and yield the distances of these inputs by every built-in probe, with their ids."""
-    built_in = [name for name in store.manifest["probes"] if not is_code(name)]
+    """Recompute and yield the distances of these inputs, with their ids.
+
+    Probes that are code, and those that need a model of their own, are left out.
+    """
+    built_in = [name for name in store.manifest["probes"] if ":" not in name]
     if not built_in:
         return
     scorer, shelf = Scorer.of({**store.manifest, "probes": built_in}, (), store), StoredTexts(store)
@@ -281,7 +295,7 @@ def _left_out_notes(job: TextJob, corpus: MultiRef) -> list[str]:
     if job.probes:
         return []
     by_reason: dict[str, list[str]] = {}
-    for probe, reason in left_out(_language(job, corpus), job.tagger, job.encoder).items():
+    for probe, reason in left_out(_language(job, corpus), job.tagger, job.first_encoder).items():
         by_reason.setdefault(reason.rstrip("."), []).append(probe)
     return [f"left out {', '.join(probes)}: {reason}" for reason, probes in by_reason.items()]
 
@@ -326,7 +340,9 @@ def _gappy_probes(store: Store, system: str) -> set[str]:
 
 def _is_of_people(store: Store, metric: str) -> bool:
     """Return whether people have a metric: H, lengths, and the control if there is one."""
-    if store.meta("has_control") is False and not metric.startswith(("mean_H/", "length_H")):
+    if store.meta("has_control") is False and not metric.startswith(
+        ("mean_H/", "length_H", text_values.HUMAN)
+    ):
         return False
     return not metric.startswith(_OF_GENERATORS)
 
@@ -388,7 +404,8 @@ class Text(Level):
 
     def facts(self, job: TextJob, corpus: MultiRef) -> dict[str, Any]:
         """Return the language of the corpus, and the probes that are installed for it."""
-        probes = job.probes or default_names(_language(job, corpus), job.tagger, job.encoder)
+        tools = _language(job, corpus), job.tagger, job.first_encoder
+        probes = with_encoders(job.probes or default_names(*tools), job.encoder)
         return {"language": corpus.language, "probes": list(probes)}
 
     def prepare(self, manifest: Mapping[str, Any], allowed_probes: Collection[str]) -> None:

@@ -18,6 +18,7 @@ import numpy as np
 
 from aleatoric.errors import MissingExtraError, UsageError
 from aleatoric.probes.base import Block, Probe
+from aleatoric.probes.one_text import is_one_text
 from aleatoric.probes.tools import TextReader
 from aleatoric.types import Floats, TextItem
 
@@ -138,7 +139,10 @@ class AsPublished:
 
     def probes(self, opened: Sequence[Probe]) -> tuple[Probe, ...]:
         """Return probes whose undefined distances are 0, as published."""
-        return tuple(ZeroWhereUndefined(p.name, p.bounds, p.facts, p) for p in opened)
+        return tuple(
+            p if is_one_text(p) else ZeroWhereUndefined(p.name, p.bounds, p.facts, p)
+            for p in opened
+        )
 
     def _cut(self, text: str) -> str:
         # A token has at least one byte: a short text is left whole without a tokenizer.

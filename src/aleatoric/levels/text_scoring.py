@@ -10,12 +10,16 @@ from typing import Any
 import numpy as np
 
 from aleatoric import registry
-from aleatoric.levels import text_protocol
+from aleatoric.levels import text_protocol, text_values
 from aleatoric.levels import text_variability as variability
 from aleatoric.levels.text_protocol import Preparation
 from aleatoric.levels.text_variability import UNDEFINED, ScoredTexts, Scores, Splitting, Statistics
 from aleatoric.metrics.distances import Divergence
-from aleatoric.probes.base import Probe, check_allowed_probes
+from aleatoric.models.base import LoadOptions
+from aleatoric.models.likelihood import open_likelihood
+from aleatoric.probes.base import NEGATIVE_TYPE, Probe, check_allowed_probes, negative_type
+from aleatoric.probes.encoders import usable_device
+from aleatoric.probes.one_text import is_one_text
 from aleatoric.probes.opening import probes_with
 from aleatoric.probes.tools import TextReader, Tools
 from aleatoric.registry import Track
@@ -92,7 +96,15 @@ class Scorer:
 
     def facts(self) -> dict[str, dict[str, str]]:
         """Return, per probe, the choices that change its distances, for signatures."""
-        return {p.name: {**self.prepare.facts, **p.facts} for p in self.probes}
+        facts = self.prepare.facts
+        return {p.name: {**facts, **p.facts, NEGATIVE_TYPE: negative_type(p)} for p in self.probes}
+
+    def cut_probes(self) -> list[Probe]:
+        """Return the probes that also compare texts cut to the same lengths: not those of a text.
+
+        A cut text has another length, and another perplexity, than the one that was written.
+        """
+        return [probe for probe in self.probes if not is_one_text(probe)]
 
     def texts(self, chunk: Sequence[Produced], names: Sequence[str]) -> list[ScoredTexts]:
         """Return the prepared texts of some inputs; a system may have none for an input."""
@@ -141,9 +153,16 @@ def tools_of(manifest: Mapping[str, Any], store: Store | None = None) -> Tools:
         "en" if as_published else manifest["language"],
         manifest["tokeniser"] or ("spacy:en" if as_published else None),
         manifest["tagger"],
-        manifest["encoder"],
+        tuple(manifest["encoder"] or ()),
         None if store is None else EmbeddingCache(store),
+        manifest["device"],
+        lambda spec: open_likelihood(spec, _loading(manifest)),
     )
+
+
+def _loading(manifest: Mapping[str, Any]) -> LoadOptions:
+    """Return how models of probes are loaded: in float32, on the run's device if it is here."""
+    return LoadOptions(device=usable_device(manifest["device"]), bos=manifest["bos"])
 
 
 def metric_names(store: Store) -> list[str]:
@@ -160,8 +179,9 @@ def statistics(
     Systems in `same_length` are also compared with people on texts cut to the same lengths.
     """
     names = [name for name in store.systems() if name != CONTROL]
-    statistics = [*statistic_names(scorer.is_paper), *([SAME_LENGTH] if same_length else ())]
-    columns = [f"{name}/{p.name}" for name in statistics for p in scorer.probes]
+    columns = [f"{n}/{p.name}" for n in statistic_names(scorer.is_paper) for p in scorer.probes]
+    columns += [f"{SAME_LENGTH}/{p.name}" for p in scorer.cut_probes() if same_length]
+    columns += text_values.columns(scorer.probes)
     walk = track(StoredTexts(store).walk(), store.n_items, "score")
     return [*columns, *LENGTHS, *COUNTS, *PAIRS], _rows(iter(walk), names, scorer, same_length)
 
@@ -211,6 +231,9 @@ def _rows(
             ids = [chunk[row].item.id for row in group.rows]
             for system, values in _control_values(group, ids, scorer, names).items():
                 variability.place(columns[system], values, group.rows, scorer.probes, len(chunk))
+        of_texts = text_values.score_values(items, len(names), scorer.probes, scorer.splitting)
+        for system, own in zip(columns, of_texts, strict=True):
+            columns[system] |= own
         for name in same_length:
             columns[name] |= _at_same_length(items, names.index(name), scorer)
         yield from _chunk_rows(zip(chunk, items, strict=True), columns, scorer)
@@ -219,8 +242,8 @@ def _rows(
 def _at_same_length(items: Sequence[ScoredTexts], system: int, scorer: Scorer) -> Statistics:
     """Return mean M - mean H of one system on texts cut to the same lengths, per probe."""
     cut = [scorer.of_same_length(item, system) for item in items]
-    scores = variability.score_blocks(cut, ["cut"], scorer.probes, {}).systems["cut"]
-    names = [probe.name for probe in scorer.probes]
+    scores = variability.score_blocks(cut, ["cut"], scorer.cut_probes(), {}).systems["cut"]
+    names = [probe.name for probe in scorer.cut_probes()]
     return {f"{SAME_LENGTH}/{p}": scores[f"mean_M/{p}"] - scores[f"mean_H/{p}"] for p in names}
 
 

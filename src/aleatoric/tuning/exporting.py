@@ -10,8 +10,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from aleatoric.errors import UsageError
+from aleatoric.hub import quiet
 from aleatoric.levels.base import level_of
-from aleatoric.models.checkpoints import quiet
 from aleatoric.runs.disk import command
 from aleatoric.runs.engine import open_model
 from aleatoric.runs.run import Store

@@ -422,7 +422,7 @@ def test_unavailable_probes_are_named(tmp_path: Path, monkeypatch: pytest.Monkey
     assert told[0].startswith("left out syntactic-1, syntactic-2, syntactic-3: no tagger for")
     assert "spacy download de_core_news_sm" in told[0]
     assert told[1].startswith("left out semantic: the embedded sentence encoder reads English")
-    assert "st:NAME_OR_DIR" in told[1]
+    assert "--encoder multilingual" in told[1]
     with run_job(TextJob(str(path), probes=("lexical-1",)), tmp_path / "asked") as store:
         assert not any("left out" in note for note in base.notes(store))
 

@@ -57,6 +57,19 @@ def test_verdicts_follow_intervals(
         assert sentences([found]) == ["bot: no verdict, one group: no interval (p)."]
 
 
+def test_statistics_of_one_text_are_not_judged_on_cut_texts() -> None:
+    metrics = [result("length_H", 10, 9, 11), result("length_M", 20, 19, 21)]
+    for probe in ("p", "length"):
+        metrics += [result(f"energy/{probe}", 1, 0.5, 1.5), result(f"dmu_M/{probe}", 1, 0.5, 1.5)]
+    metrics += [result("dmu_M_same_length/p", -1, -1.5, -0.5), result("value_H/length", 10, 9, 11)]
+    of_p, of_length = verdicts(metrics)
+    assert (of_p.basis, of_p.variability) == ("dmu_M_same_length/p", LESS)
+    assert (of_length.basis, of_length.variability) == ("dmu_M/length", MORE)
+    [said] = sentences([of_p, of_length])
+    assert "varies more than people (length);" in said
+    assert "varies less than people (p, on texts cut to the same lengths)." in said
+
+
 def test_verdict_uses_length_matched_texts_if_lengths_differ() -> None:
     plain = [result("energy/p", 0.2, 0.1, 0.3), result("dmu_M/p", 0.2, 0.15, 0.25)]
     lengths = [result("length_H", 100, None, None), result("length_M", 40, None, None)]

@@ -7,6 +7,7 @@ from pathlib import Path
 
 import pytest
 
+from aleatoric import hub
 from aleatoric.data.opening import open_corpus
 from aleatoric.errors import ModelError, UsageError
 from aleatoric.levels.base import run_job
@@ -106,7 +107,7 @@ def test_a_server_that_never_answers_is_not_waited_for(
             Event().wait()
 
     monkeypatch.setattr("huggingface_hub.utils.get_session", Silent)
-    monkeypatch.setattr(loading, "HUB_PATIENCE", 0.01)
+    monkeypatch.setattr(hub, "PATIENCE", 0.01)
     with pytest.raises(ModelError, match="cannot be reached"):
         loading.hub_options("no/such", None)
 

@@ -63,9 +63,13 @@ def test_loads_without_remote_code_and_without_progress_bar(
             assert show_progress_bar is False  # by default it depends on the level of logging
             return np.array([[len(text)] for text in texts], dtype=np.float32)
 
+        def float(self) -> Model:
+            return self
+
     fake = SimpleNamespace(SentenceTransformer=Model)
     monkeypatch.setitem(sys.modules, "sentence_transformers", fake)
-    encoder = open_encoder("st:some/model")
+    monkeypatch.setattr("aleatoric.hub.options", lambda *where: {})
+    encoder = open_encoder("st:some/model", "cpu")
     [(place, options)] = loaded
     assert (encoder.label, place) == ("st:some/model", "some/model")
     assert (options["device"], options["trust_remote_code"]) == ("cpu", False)
@@ -76,7 +80,12 @@ def test_loads_without_remote_code_and_without_progress_bar(
 
 @pytest.mark.parametrize(
     ("spec", "message"),
-    [("st", "st needs a model"), ("minilm:large", "no argument"), ("mnilm", "minilm, st")],
+    [
+        ("st", "st needs a model"),
+        ("minilm:large", "no argument"),
+        ("mnilm", "known: minilm, multi"),
+        ("multilingual:x", "no argument"),
+    ],
 )
 def test_invalid_spec_raises_one_line_error(spec: str, message: str) -> None:
     with pytest.raises(UsageError, match=message):

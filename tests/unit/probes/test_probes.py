@@ -19,7 +19,8 @@ from aleatoric.probes import base, tools
 from aleatoric.probes.base import Batched, Block, Probe, probe_at, probe_from
 from aleatoric.probes.encoders import SentenceEncoder
 from aleatoric.probes.ngrams import ArrayNgrams, CompiledNgrams, numbered
-from aleatoric.probes.opening import NgramProbe, Semantic, default_names, open_probes
+from aleatoric.probes.opening import NgramProbe, default_names, open_probes
+from aleatoric.probes.semantic import Semantic
 from aleatoric.probes.taggers import Tokeniser
 from aleatoric.probes.tools import PLACES, TextReader, chunks
 
@@ -211,6 +212,9 @@ def test_pipelines_are_found_by_language_prefix(monkeypatch: pytest.MonkeyPatch)
     installed = ["de_news", "en_core", "de_core", "deep_core"]
     monkeypatch.setattr(util, "get_installed_models", lambda: installed)
     assert tools.default_tagger("de") == "spacy:de_core"
+    assert tools.Tools("fr", tagger_spec="spacy:de").pipeline == "de_core"
+    assert tools.Tools("de").pipeline == "de_core"
+    assert tools.Tools("de", tagger_spec="spacy:en_core").pipeline == "en_core"
 
 
 def test_paper_run_names_the_english_tokeniser() -> None:
@@ -310,7 +314,7 @@ def test_invalid_distance_raises_one_line_error(given: object, message: str) -> 
 def test_probe_from_entry_point(monkeypatch: pytest.MonkeyPatch) -> None:
     point = SimpleNamespace(name="lengths", load=lambda: length)
     monkeypatch.setattr(registry, "_entry_points", lambda kind: [point])
-    with pytest.raises(UsageError, match="semantic, lengths or module:function"):
+    with pytest.raises(UsageError, match="score:module:function, lengths or module:function"):
         open_probes(["length of a text"])
     (probe,) = open_probes(["lengths"])
     assert probe.matrices([Block(("a", "bbb"), (2,))])[0][0, 1] == 2

@@ -311,3 +311,27 @@ def test_only_self_variability_is_called_variability() -> None:
     for name in ("fig3_mean_M_minus_H", "fig10_mean_M_minus_H"):
         assert "Right of 0 the generator varies more than people" in captions[name]
     assert not any("various" in text for text in captions.values())
+
+
+def test_statistics_of_one_text_have_a_table_and_a_figure(store: Store, tmp_path: Path) -> None:
+    models = tuple(f"recorded:{tmp_path / name}.jsonl" for name in ("copier", "human"))
+    probes = ("lexical-1", "length")
+    job = TextJob(str(tmp_path / "people.jsonl"), models, probes=probes, tokeniser="whitespace")
+    with run_job(job, tmp_path / "lengths") as opened:
+        found = {table.title: table for table in text_tables(results(opened))}
+        figure = collect_texts.overall(part_of([opened]))["one_text"]
+        [leading, values] = view_of("text").leading_tables(results(opened))
+    assert values.title == "Statistics of one text"
+    assert [row[:2] for row in values.rows] == [
+        *(("length", "control"), ("length", "copier"), ("length", "human"))
+    ]
+    assert {row[2] for row in values.rows} == {"3.000"}
+    energy_note = (
+        "energy is a metric, 0 only for equal distributions of vectors or numbers (length); "
+        "may be below 0 in expectation (lexical-1)."
+    )
+    assert energy_note in found["Closeness to people and variability"].notes
+    assert energy_note not in leading.notes
+    assert isinstance(figure, Panels)
+    assert draw(figure)
+    assert "Statistics of one text" not in {table.title for table in text_tables(results(store))}
