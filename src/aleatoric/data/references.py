@@ -11,7 +11,8 @@ from __future__ import annotations
 
 import os
 import re
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from dataclasses import replace
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -20,8 +21,8 @@ from aleatoric.data import files, items
 from aleatoric.data.columns import answer_rows
 from aleatoric.data.files import Place, Rows
 from aleatoric.data.items import ReadingNotes
-from aleatoric.data.selection import DEFAULT_OPTIONS, TableOptions
-from aleatoric.errors import DataError, counted, quoted
+from aleatoric.data.selection import DEFAULT_OPTIONS, ReferenceLimits, TableOptions
+from aleatoric.errors import DataError, UsageError, counted, quoted
 from aleatoric.types import LazyItems, MultiRef, TextItem
 
 TEXT_NAMES = {name: name for name in ("id", "group", "original", "language", "person")}
@@ -33,6 +34,7 @@ TEXT_KEYS |= {"context": "input", "response": "references", "reference": "refere
 """Names that `--columns` may use for JSON lines of inputs and references -> our keys."""
 MIN_REFERENCES = 2
 """Two texts make a pair; an input with fewer says nothing about variability."""
+NO_LIMITS = ReferenceLimits()
 _WMT14_LINE = re.compile(r"(?P<kind>[ST]|R\d{1,4})-(?P<number>\d{1,9})\t(?P<text>.*)", re.DOTALL)
 _Sentences = dict[str, dict[str, tuple[Place, str]]]
 """Number of a sentence -> S, T, R1, ... -> its line."""
@@ -72,13 +74,17 @@ def _read_table(
 class ReferenceNotes:
     """Notes of the last reading: inputs with too few references, and empty references."""
 
-    def __init__(self, further: Iterable[str] = ()) -> None:
-        self.inputs = self.few = self.empty = 0
-        self._further = further
+    def __init__(self, further: Iterable[str] = (), limits: ReferenceLimits = NO_LIMITS) -> None:
+        self.further, self._limits = further, limits
+        self.reset()
+
+    def reset(self) -> None:
+        """Start to count again, before the items are read again."""
+        self.inputs = self.few = self.empty = self.left_out = self.reduced = self.unused = 0
 
     def counted(self, items: Iterator[TextItem], source: Path) -> Iterator[TextItem]:
         """The same items, counted; at least one of them must have two references."""
-        self.inputs = self.few = self.empty = 0
+        self.reset()
         for item in items:
             self.inputs += 1
             self.few += len(item.references) < MIN_REFERENCES
@@ -88,8 +94,34 @@ class ReferenceNotes:
             problem = f"no input has {MIN_REFERENCES} references, and one text alone does not vary"
             raise DataError.at(source, None, problem, "give several people's texts per input")
 
+    def limited(self, corpus: MultiRef) -> Iterator[TextItem]:
+        """Yield items with as many references as the limits allow, and count the rest."""
+        for item in corpus.items:
+            n = len(item.references)
+            if n < (self._limits.low or 0):
+                self.left_out += 1
+                continue
+            chosen = self._limits.chosen(item.id, n)
+            self.reduced += len(chosen) < n
+            self.unused += n - len(chosen)
+            yield _with_references(item, chosen) if len(chosen) < n else item
+        if not self.inputs:
+            problem = f"no input of {corpus.name} has {self._limits.low} references"
+            raise UsageError(f"{problem}; lower the minimum of --references.")
+
     def __iter__(self) -> Iterator[str]:
-        yield from self._further
+        yield from self.further
+        if self.left_out:
+            yield (
+                f"{self.left_out} of {self.inputs + self.left_out} inputs have fewer than "
+                f"{self._limits.low} references and are left out (--references)"
+            )
+        if self.reduced:
+            yield (
+                f"{self.reduced} of {self.inputs} inputs have more than {self._limits.high} "
+                f"references: {self._limits.high} of each are used, drawn at random with seed "
+                f"{self._limits.seed} ({self.unused} are not)"
+            )
         if self.few:
             verb, whose = ("has", "its") if self.few == 1 else ("have", "their")
             yield (
@@ -115,6 +147,23 @@ def multi_reference(
     inputs = LazyItems(lambda: notes.counted(items.require_items(read(), sources[0]), sources[0]))
     sha256 = files.sha256_of_all(sources)
     return MultiRef(name, version, sha256, licence, inputs, notes, language)
+
+
+def limit_references(corpus: MultiRef, limits: ReferenceLimits) -> MultiRef:
+    """Return a corpus without inputs of too few references, and with some of those of too many."""
+    if not str(limits):
+        return corpus
+    further = corpus.notes.further if isinstance(corpus.notes, ReferenceNotes) else corpus.notes
+    notes = ReferenceNotes(further, limits)
+
+    def read() -> Iterator[TextItem]:
+        return notes.counted(notes.limited(corpus), Path(corpus.name))
+
+    return replace(corpus, items=LazyItems(read), notes=notes)
+
+
+def _with_references(item: TextItem, chosen: Sequence[int]) -> TextItem:
+    return replace(item, references=tuple(item.references[i] for i in chosen))
 
 
 def read_references(

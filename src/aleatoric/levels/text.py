@@ -9,6 +9,8 @@ from typing import Any
 
 from aleatoric import registry
 from aleatoric.data.opening import open_text_corpus
+from aleatoric.data.references import limit_references
+from aleatoric.data.selection import ReferenceLimits
 from aleatoric.errors import UsageError, quoted
 from aleatoric.inference.estimate import bounded, estimates, value_of, walk
 from aleatoric.levels import text_scoring
@@ -33,6 +35,8 @@ from aleatoric.runs.run import Store, StoredRows, StoredTexts, signature
 from aleatoric.types import Estimate, MultiRef, Signature, TextItem, Texts
 
 RECORDED = "recorded"
+SAMPLES = 10
+"""Default number of texts per input of a live model."""
 ASKED = ("max_new_tokens", "template", "chat", "turns", "stop")
 """Generation options besides the decoder, the seed and the number of texts."""
 GAPPY = "more than 20% of the pairs of texts have no distance by this probe"
@@ -61,7 +65,17 @@ class TextJob(ClusterJob):
         "ancestral, top_p=0.9, beam=10, mbr=50, ...; repeatable.",
         flag="--decoder",
     )
-    samples: int = option(10, "Texts per input.", low=1, high=10**5, live=True)
+    references: str | None = option(
+        None,
+        "Use MIN:MAX people's texts per input, such as 5:10, 5:, :10 or 10: inputs with fewer are "
+        "left out, of more some are drawn by --seed.",
+    )
+    samples: int | None = option(
+        None,
+        f"Texts per input: by default {SAMPLES} of a live model, all that are recorded.",
+        low=1,
+        high=10**5,
+    )
     max_new_tokens: int = option(
         100, "Maximum length of a text, in tokens.", low=1, high=10**6, live=True
     )
@@ -103,7 +117,14 @@ class TextJob(ClusterJob):
     def writing(self, decoder: str) -> Writing:
         """Return the generation options under a decoder."""
         options = {name: getattr(self, name) for name in (*ASKED, "system")}
-        return Writing(decoder=decoder, seed=self.seed, samples=self.samples, **options)
+        samples = SAMPLES if self.samples is None else self.samples
+        options |= {"samples": samples, "most_recorded": self.samples}
+        return Writing(decoder=decoder, seed=self.seed, **options)
+
+    @property
+    def reference_limits(self) -> ReferenceLimits:
+        """The numbers of people's texts per input to use."""
+        return ReferenceLimits.parse(self.references, self.seed)
 
 
 def cases(store: Store, system: str) -> Iterator[TextCase]:
@@ -343,6 +364,7 @@ class Text(Level):
     def check(self, job: TextJob) -> None:
         """Refuse unknown models and protocols."""
         super().check(job)
+        ReferenceLimits.parse(job.references)
         if job.protocol not in ("corrected", "paper"):
             raise UsageError(f"there is no protocol {job.protocol!r}; use corrected or paper.")
         if job.protocol == "paper" and job.max_length != MAX_LENGTH:
@@ -353,7 +375,8 @@ class Text(Level):
 
     def open(self, job: TextJob) -> MultiRef:
         """Open the corpus of inputs with several people's texts."""
-        return open_text_corpus(job.corpus, job.encoding, job.table_options)
+        corpus = open_text_corpus(job.corpus, job.encoding, job.table_options)
+        return limit_references(corpus, job.reference_limits)
 
     def facts(self, job: TextJob, corpus: MultiRef) -> dict[str, Any]:
         """Return the language of the corpus, and the probes that are installed for it."""

@@ -197,6 +197,8 @@ class Writing:
     turns: str = "eos"
     stop: tuple[str, ...] = ()
     system: str = ""
+    most_recorded: int | None = None
+    """Number of recorded texts per input to use, the first ones; by default all."""
 
 
 class TextModel(NamedModel, Protocol):
