@@ -115,6 +115,25 @@ class Run:
         base.score(self._store, again=False)
         return rows_table(self._store).to_pandas()
 
+    def texts(self) -> pandas.DataFrame:
+        """Return the texts of a text-level run as a DataFrame, one row per text."""
+        from aleatoric.studies.export import texts_table
+
+        with needs("pandas", "pandas"):
+            import_module("pandas")
+        return texts_table(self._store).to_pandas()
+
+    def pairs(self, probes: Sequence[str] = ()) -> pandas.DataFrame:
+        """Return the distances of a text-level run as a DataFrame, one row per pair and probe.
+
+        User-defined probes of the run are called only if they are named in `probes`.
+        """
+        from aleatoric.studies.export import pairs_table
+
+        with needs("pandas", "pandas"):
+            import_module("pandas")
+        return pairs_table(self._store, probes).to_pandas()
+
     def study(self, name: str, system: str | None = None) -> Study:
         """Run an analysis of a paper by name: see `aleatoric list analyses`."""
         base.score(self._store, again=False)
