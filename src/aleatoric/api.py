@@ -235,12 +235,14 @@ def plan(
     difference: float | None = None,
     system: str | None = None,
     against: str | None = None,
+    metric: str | None = None,
     seed: int = 0,
 ) -> RunPlan:
-    """Plan how many people, samples and contexts a target needs, from a word-level run.
+    """Plan how many people, samples and contexts a target needs, from a run of words or texts.
 
     Give one target: a standard error, the width of an interval, or the power to detect a
-    difference.
+    difference. The metric is TVD for words; for texts one such as `energy/lexical-1`,
+    `dmu_M/semantic` or `mean_M/lexical-2`, by default the energy distance by the first probe.
     """
     from aleatoric.studies.plan import Grid, Target, make_plan
     from aleatoric.studies.plan_from_run import pilot_source
@@ -249,7 +251,7 @@ def plan(
     target.check()
     differs = difference is not None or against is not None
     with _stores([run]) as (store,):
-        source = pilot_source(store, system, against, None, differs, seed)
+        source = pilot_source(store, system, against, None, differs, seed, metric)
         return make_plan(source, target, Grid((), (), (), None))
 
 
