@@ -80,7 +80,8 @@ class Parts:
     def draws(self, n: Floats | int, m: Floats | int) -> Floats:
         """What `m` draws add to that, with the interaction of both."""
         one, both = np.maximum(m, 1), np.maximum(np.asarray(n) * np.asarray(m), 1)
-        return self.first_draws / one + 2 * self.second_draws / _pairs(m) + self.both / both
+        of_draws = self.first_draws / one + 2 * self.second_draws / _pairs(m)
+        return of_draws + self.both / np.asarray(both, np.float64)
 
     @classmethod
     def joined(cls, parts: Sequence[Parts]) -> Parts:
