@@ -89,12 +89,14 @@ def planned(run: Store, *asked: Any, metric: str | None = None, **grid: Any) -> 
     return make_plan(source, Target(), Grid(**grid))
 
 
-def simulated(statistic: str, n: int, m: int, groups: int, times: int, differs: bool) -> Floats:
+def simulated(
+    statistic: str, n: int, m: int, groups: int, times: int, differs: bool, system: int = 0
+) -> Floats:
     """Means over the inputs of independent corpora."""
     means = []
     for repeat in range(times):
         words = tokens(stream(11, statistic, n, m, repeat), groups, 3, (n, m, m))
-        values = value(words, n, m, statistic)
+        values = value(words, n, m, statistic, system)
         values = values - value(words, n, m, statistic, 1) if differs else values
         means.append(values.mean())
     return np.array(means)
@@ -124,14 +126,16 @@ def test_predicted_errors_are_those_of_simulated_corpora(
 @pytest.mark.long
 @pytest.mark.parametrize("statistic", ["energy", "dmu_M", "mean_M"])
 def test_predictions_are_right_on_average(tmp_path: Path, statistic: str) -> None:
+    # The second system: inputs do not differ at all for a perfect one, where variances that are
+    # estimated below 0 and count as 0 make predictions up to 8% too large.
     ratios = []
-    actual = [simulated(statistic, n, m, g, 1500, False).std(ddof=1) for n, m, g in DESIGNS]
+    actual = [simulated(statistic, *size, 1500, False, 1).std(ddof=1) for size in DESIGNS]
     for seed in range(12):
         (tmp_path / str(seed)).mkdir()
         with pilot(tmp_path / str(seed), 100 + seed) as store:
             for (n, m, groups), spread in zip(DESIGNS, actual, strict=True):
                 sizes = {"people": (n,), "samples": (m,), "groups": (groups,)}
-                (row,) = planned(store, "one", metric=f"{statistic}/lexical-1", **sizes).rows
+                (row,) = planned(store, "two", metric=f"{statistic}/lexical-1", **sizes).rows
                 ratios.append(row.se / spread)
     mean = np.array(ratios).reshape(12, len(DESIGNS)).mean(axis=0)
     assert ((mean > 0.93) & (mean < 1.07)).all(), mean
@@ -173,7 +177,7 @@ def test_inputs_with_few_texts_are_left_out(tmp_path: Path) -> None:
 
 BAD: list[tuple[tuple[str, ...], str]] = [
     (
-        ("--metric", "w1_M/lexical-1"),
+        ("--metric", "w1_M/lexical-1", "--system", "one"),
         "cannot plan for --metric 'w1_M/lexical-1'; use one of energy",
     ),
     (("--metric", "energy/semantic", "--system", "one"), "a slash and one of lexical-1"),
