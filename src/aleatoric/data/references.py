@@ -1,9 +1,10 @@
 """Corpora of texts by several people: published ones, and JSON lines or tables of users.
 
-In JSON lines, a row is `input` (a text, or a list of turns) and `references` (a list of texts), and
-may have `id`, `group`, `original` and `language` (a code such as `de`, the same in every row;
-English without). In a table, one row is one text: columns `input` and `reference`, and optionally
-the others; rows of one input belong together. `aleatoric.data.columns` has other layouts.
+In JSON lines, a row is `input` (a text, or a list of turns) and `references` (a list of texts, or
+of objects with `person` and `text`), and may have `id`, `group`, `original` and `language` (a code
+such as `de`, the same in every row; English without). In a table, one row is one text: columns
+`input` and `reference`, and optionally the others; rows of one input belong together.
+`aleatoric.data.columns` has other layouts.
 Published corpora are read in their publishers' layouts or as JSON lines.
 """
 
@@ -68,7 +69,7 @@ def _read_table(
     rows = checked_language(rows, language)
     for item in items.grouped_items(rows, options.missing_codes, notes):
         turns = input_of(item.context, "input", (source, 1))
-        yield TextItem(item.id, item.group, turns, item.responses, item.original)
+        yield TextItem(item.id, item.group, turns, item.responses, item.original, item.persons)
 
 
 class ReferenceNotes:
@@ -163,7 +164,8 @@ def limit_references(corpus: MultiRef, limits: ReferenceLimits) -> MultiRef:
 
 
 def _with_references(item: TextItem, chosen: Sequence[int]) -> TextItem:
-    return replace(item, references=tuple(item.references[i] for i in chosen))
+    persons = item.persons and tuple(item.persons[i] for i in chosen)
+    return replace(item, references=tuple(item.references[i] for i in chosen), persons=persons)
 
 
 def read_references(
@@ -176,19 +178,45 @@ def read_references(
 ) -> Iterator[TextItem]:
     """Inputs and references of JSON rows; if `language` is given, other languages are refused."""
     lines: dict[str, int] = {}
+    first: tuple[int, bool] | None = None
     rows = items.json_rows(source, encoding, columns, TEXT_KEYS)
     for place, row in rows if language is None else checked_language(rows, language):
         item_id = items.new_id(lines, row.get("id", place[1]), place)
-        original = "original" if row.get("original") is not None else "original_reference"
         references = files.required(row, references_name, place)
+        texts, persons = texts_and_persons(references, references_name, place)
+        first = first or (place[1], persons is not None)
+        if (persons is not None) != first[1]:
+            problem = f"only some rows have persons (line {first[0]} or this one)"
+            raise DataError.at(*place, problem, "give every reference its person, or none")
         yield TextItem(
             item_id,
             # Without a group every input is a group of its own.
             files.key_of(row.get("group", item_id), "group", place),
             input_of(files.required(row, input_name, place), input_name, place),
-            tuple(files.texts_of(references, references_name, place)),
-            items.optional_text(row, original, place),
+            texts,
+            original_of(row, place),
+            persons,
         )
+
+
+def texts_and_persons(
+    value: Any, name: str, place: Place
+) -> tuple[tuple[str, ...], tuple[str, ...] | None]:
+    """Return texts and who wrote them; a person writes one text per input."""
+    if not (isinstance(value, list) and any(isinstance(entry, dict) for entry in value)):
+        return tuple(files.texts_of(value, name, place)), None
+    entries = list(items.person_entries(value, name, "text", place))
+    persons = [person.strip() for person, _ in entries]
+    if (twice := files.first_twice(persons)) is not None:
+        problem = f"person {quoted(twice, 40)} writes two texts for an input"
+        raise DataError.at(*place, problem, "keep one text per person and input")
+    return tuple(text for _, text in entries), tuple(persons)
+
+
+def original_of(row: dict[str, Any], place: Place) -> str | None:
+    """The original text of a row, under either of its names."""
+    original = "original" if row.get("original") is not None else "original_reference"
+    return items.optional_text(row, original, place)
 
 
 def checked_language(rows: Rows, language: str) -> Rows:

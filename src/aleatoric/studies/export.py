@@ -116,8 +116,10 @@ def _check_texts(store: Store) -> None:
 
 def _texts_of(produced: Produced, names: Sequence[str]) -> Iterator[tuple[Any, ...]]:
     head = produced.item.id, produced.item.group
-    for number, text in enumerate(produced.item.references):
-        yield (*head, "people", None, number, None, text)
+    texts = produced.item.references
+    persons = produced.item.persons or (None,) * len(texts)
+    for number, (person, text) in enumerate(zip(persons, texts, strict=True)):
+        yield (*head, "people", None, number, person, text)
     for name in names:
         for number, text in enumerate(produced.systems.get(name, ())):
             yield (*head, "model", name, number, None, text)

@@ -373,3 +373,38 @@ def test_no_input_with_enough_references_is_refused(tmp_path: Path) -> None:
     path = write(tmp_path, "c.jsonl", rows(many(3), many(4)))
     with pytest.raises(UsageError, match="no input of c has 5 references; lower the minimum"):
         list(limited(path, "5:10").items)
+
+
+def by_person(*persons: Any) -> list[dict[str, Any]]:
+    return [{"person": person, "text": f"text of {person}"} for person in persons]
+
+
+def test_references_may_name_their_persons(tmp_path: Path) -> None:
+    path = write(tmp_path, "c.jsonl", rows(good(references=by_person("a", 2, " c "))))
+    (item,) = references.load(path).items
+    assert (item.persons, item.references[1]) == (("a", "2", "c"), "text of 2")
+    (item,) = limited(path, ":2").items
+    assert item.persons is not None
+    expected = tuple(f"text of {person}" for person in item.persons)
+    assert tuple(text.replace("  ", " ").strip() for text in item.references) == expected
+    table = "input,reference,person\nx,one,p\nx,two,q\n"
+    (item,) = references.load(write(tmp_path, "c.csv", table.encode())).items
+    assert (item.references, item.persons) == (("one", "two"), ("p", "q"))
+
+
+@pytest.mark.parametrize(
+    ("own", "message"),
+    [
+        (
+            [good(references=by_person("a", "a"))],
+            "line 1: person 'a' writes two texts .*; keep one",
+        ),
+        ([GOOD, good(id=2, references=by_person("a", "b"))], "line 2: only some rows have persons"),
+        ([good(references=[*by_person("a"), "b"])], "entry of references is not an object with"),
+        ([good(references=[{"person": "a"}])], "exactly person and text; write every entry as"),
+        ([good(references=[{"person": " ", "text": "b"}])], "person ' ' is not an identifier"),
+    ],
+)
+def test_bad_persons_are_refused(tmp_path: Path, own: list[Any], message: str) -> None:
+    with pytest.raises(DataError, match=message):
+        list(references.load(write(tmp_path, "c.jsonl", rows(*own))).items)
