@@ -260,38 +260,8 @@ def _corpus(
     return multi_reference(partial(read, paths, encoding), paths, *facts)
 
 
-def load_asset(source: Path, encoding: str = "utf-8") -> MultiRef:
-    """ASSET (Alva-Manchego et al. 2020): sentences, each simplified by ten people.
-
-    A folder, or one of its `.orig` files: `asset.valid.orig` and `asset.valid.simp.0` to `.9`, line
-    n of each belonging together. Ids count lines from 0, as the files do.
-    """
-    is_rows = files.is_json_lines(source)
-    paths = [source] if is_rows else _asset_files(source)
-    version = paths[0].name.split(".")[0 if is_rows else 1]
-    return _corpus(_read_asset, paths, encoding, "asset", version, "CC BY-NC 4.0")
-
-
-def _asset_files(source: Path) -> list[Path]:
-    """The file of originals, and its files of simplifications in the order of their numbers."""
-    inside = (source / f"asset.{split}.orig" for split in ("valid", "test"))
-    named = source if source.name.endswith(".orig") else None
-    original = next((path for path in (named, *inside) if path and os.path.isfile(path)), None)
-    if original is None:
-        problem = "holds no asset.valid.orig" if os.path.isdir(source) else "is no folder of ASSET"
-        fix = "name the folder of asset.valid.orig and asset.valid.simp.0 to .9, or a JSON-lines"
-        raise DataError.at(source, None, problem, f"{fix} file")
-    stem = original.name.removesuffix(".orig")
-    numbered = re.compile(re.escape(stem) + r"\.simp\.(\d{1,4})")
-    matches = ((numbered.fullmatch(path.name), path) for path in original.parent.iterdir())
-    references = {int(match[1]): path for match, path in matches if match}
-    if len(references) < 2:
-        problem = f"there are {len(references)} files {stem}.simp.N beside it"
-        raise DataError.at(original, None, problem, f"put {stem}.simp.0 to {stem}.simp.9 there")
-    return [original, *(references[number] for number in sorted(references))]
-
-
-def _read_asset(paths: list[Path], encoding: str) -> Iterator[TextItem]:
+def read_aligned_items(paths: list[Path], encoding: str) -> Iterator[TextItem]:
+    """Inputs of the first file and references of the others; ids count lines from 0."""
     for number, lines in enumerate(files.read_aligned(paths, encoding)):
         texts = [files.text_of(line.rstrip("\r\n"), "the line", place) for place, line in lines]
         original = input_of(texts[0], "the original", lines[0][0])
@@ -362,10 +332,11 @@ def _add(sentences: _Sentences, place: Place, line: str) -> None:
 def load_writingprompts(source: Path, encoding: str = "utf-8") -> MultiRef:
     """WritingPrompts (Fan et al. 2018): prompts, each with the stories that people wrote.
 
-    A folder, or one of its files: `valid.wp_source` has one prompt per line and `valid.wp_target`
-    its story; a prompt is repeated for each of its stories. Stories of the same prompt belong
-    together, in the order of the file; an item's id is the line of its prompt's first story. The
-    publishers write a line break as `<newline>`, which becomes one again.
+    A folder (of the test split, as in the paper) or one of its files: `test.wp_source` has one
+    prompt per line and `test.wp_target` its story; a prompt is repeated for each of its stories.
+    Stories of the same prompt belong together, in the order of the file; an item's id is the line
+    of its prompt's first story. The publishers write a line break as `<newline>`, which becomes one
+    again.
     """
     paths = [source] if files.is_json_lines(source) else _prompt_files(source)
     facts = ("writingprompts", paths[0].name.partition(".")[0], "none stated")
@@ -376,12 +347,12 @@ def _prompt_files(source: Path) -> list[Path]:
     """The file of prompts and the file of stories."""
     if os.path.isfile(source) and source.name.endswith((".wp_source", ".wp_target")):
         return [source.with_suffix(".wp_source"), source.with_suffix(".wp_target")]
-    for split in ("valid", "test", "train"):
+    for split in ("test", "valid", "train"):  # the paper's split first
         if os.path.isfile(source / f"{split}.wp_source"):
             return [source / f"{split}.wp_source", source / f"{split}.wp_target"]
     is_folder = os.path.isdir(source)
-    problem = "holds no valid.wp_source" if is_folder else "is no file of WritingPrompts"
-    fix = "name the folder or file of valid.wp_source and valid.wp_target, or a JSON-lines file"
+    problem = "holds no test.wp_source" if is_folder else "is no file of WritingPrompts"
+    fix = "name the folder or file of test.wp_source and test.wp_target, or a JSON-lines file"
     raise DataError.at(source, None, problem, fix)
 
 
