@@ -16,7 +16,7 @@ from typing import Any
 import pytest
 
 from aleatoric import registry
-from aleatoric.data import fetch, references
+from aleatoric.data import fetch, published_texts, references
 from aleatoric.data.opening import open_text_corpus, sniff_texts
 from aleatoric.data.selection import ReferenceLimits
 from aleatoric.errors import DataError, UsageError
@@ -131,7 +131,7 @@ def simplified(folder: Path, *columns: bytes) -> Path:
 def test_read_asset_in_published_layout(tmp_path: Path) -> None:
     people = [f"a{n}\nb{n}".encode() for n in range(11)]
     folder = simplified(tmp_path / "asset", b"A\nB\n", *people)
-    found = references.load_asset(folder)
+    found = published_texts.load_asset(folder)
     # 10 comes after 9, not after 1.
     expected = [
         TextItem(str(row), str(row), (key.upper(),), tuple(f"{key}{n}" for n in range(11)))
@@ -139,7 +139,7 @@ def test_read_asset_in_published_layout(tmp_path: Path) -> None:
     ]
     assert list(found.items) == expected
     assert (found.name, found.version, found.licence) == ("asset", "valid", "CC BY-NC 4.0")
-    assert list(references.load_asset(folder / "asset.valid.orig").items) == expected
+    assert list(published_texts.load_asset(folder / "asset.valid.orig").items) == expected
     assert sniff_texts(folder) == "asset"
     assert list(open_text_corpus(str(folder)).items) == expected
 
@@ -157,10 +157,10 @@ def test_invalid_asset_files_are_rejected(
     tmp_path: Path, columns: tuple[bytes, ...], message: str
 ) -> None:
     with pytest.raises(DataError, match=message):
-        list(references.load_asset(simplified(tmp_path, *columns)).items)
+        list(published_texts.load_asset(simplified(tmp_path, *columns)).items)
 
 
-@pytest.mark.parametrize("load", [references.load_asset, references.load_writingprompts])
+@pytest.mark.parametrize("load", [published_texts.load_asset, references.load_writingprompts])
 def test_folder_without_corpus_files_is_rejected(
     load: Callable[[Path], MultiRef], tmp_path: Path
 ) -> None:
@@ -285,7 +285,7 @@ def test_corrupt_archive_is_named(tmp_path: Path, cut: bool) -> None:
 
 
 def test_url_option_is_rejected_for_file_sets() -> None:
-    with pytest.raises(UsageError, match="asset has 11 files, so it takes no --url"):
+    with pytest.raises(UsageError, match="asset has 22 files, so it takes no --url"):
         fetch.files_of("asset", url="https://example.org/")
 
 
@@ -294,7 +294,7 @@ def test_asset_rebuilt_from_its_references_has_the_published_checksums(
 ) -> None:
     """Lines joined without a trailing newline have the exact bytes of the published files."""
     source = shared / "data" / "multiref" / "asset_valid.jsonl.gz"
-    items = list(references.load_asset(source).items)
+    items = list(published_texts.load_asset(source).items)
     columns = [[item.references[n] for item in items] for n in range(10)]
     simplified(tmp_path, b"\n".join(item.input[0].encode() for item in items))
     for number, column in enumerate(columns):
@@ -302,7 +302,7 @@ def test_asset_rebuilt_from_its_references_has_the_published_checksums(
         write(tmp_path, f"asset.valid.simp.{number}", data)
         expected = {d.filename: d.sha256 for d in fetch.files_of("asset")}
         assert hashlib.sha256(data).hexdigest() == expected[f"asset.valid.simp.{number}"]
-    assert list(references.load_asset(tmp_path).items) == items
+    assert list(published_texts.load_asset(tmp_path).items) == items
 
 
 def many(n: int, **more: Any) -> dict[str, Any]:
