@@ -12,11 +12,12 @@ from aleatoric.data.opening import open_text_corpus
 from aleatoric.data.references import limit_references
 from aleatoric.data.selection import ReferenceLimits
 from aleatoric.errors import UsageError, quoted
-from aleatoric.inference.estimate import bounded, estimates, value_of, walk
-from aleatoric.levels import text_scoring
+from aleatoric.inference.estimate import bounded, estimate, value_of, walk
+from aleatoric.levels import text_persons, text_scoring
 from aleatoric.levels.base import Level, Monitor, Opening
 from aleatoric.levels.base import model_systems as model_systems
 from aleatoric.levels.text_fit import TextCase
+from aleatoric.levels.text_persons import covering_persons
 from aleatoric.levels.text_protocol import MAX_LENGTH, TOLERATED_RATIO, lengths_differ
 from aleatoric.levels.text_scoring import CONTROL, LENGTHS, SAME_LENGTH, Distances, Scorer
 from aleatoric.levels.text_variability import UNDEFINED
@@ -297,6 +298,7 @@ _NOTES = (
         _length_notes,
         _control_notes,
         session.saved_notes,
+        text_persons.person_notes,
         _cut_notes,
     ),
     *(_tally_notes, _empty_notes, _undefined_notes),
@@ -430,6 +432,7 @@ class Text(Level):
         if differing := [m for m in models if lengths_differ(*_mean_lengths(store, m))]:
             columns, rows = text_scoring.statistics(store, scorer, monitor.track, differing)
             store.write_stats(columns, monitor.stopping.checked(rows))
+        text_persons.save_changes(store, scorer, models)
 
     def system_results(self, store: Store, system: str, interval: str) -> Iterator[Result]:
         """Compute the means of all statistics with intervals."""
@@ -437,7 +440,9 @@ class Text(Level):
         totals = (UNDEFINED, "n_pairs_")
         means = {name: Mean(name) for name in store.stat_columns() if not name.startswith(totals)}
         pages = ((page.groups, page.values) for page in store.stat_pages(system))
-        by_metric = SavedDict(estimates(pages, means, store.manifest["seed"], interval))
+        sums, seed = walk(pages, means), store.manifest["seed"]
+        by_metric = SavedDict((n, estimate(sums[n], means[n], seed, interval)) for n in means)
+        persons = text_persons.saved_changes(store, interval)
         missing = 0 if system == CONTROL else store.n_items - store.n_items_with_draws(system)
         gappy: set[str] = set() if system == CONTROL else _gappy_probes(store, system)
         for metric in text_scoring.metric_names(store):
@@ -445,12 +450,14 @@ class Text(Level):
                 continue
             if metric.startswith(f"{SAME_LENGTH}/") and not by_metric[metric].n_items:
                 continue  # a system whose texts are as long as people's
-            estimate = bounded(replace(by_metric[metric], n_missing=missing), metric)
+            own = persons.get(f"{system}/{metric.partition('/')[2]}")
+            found = covering_persons(by_metric[metric], metric, sums[metric], own)
+            shown = bounded(replace(found, n_missing=missing), metric)
             if metric.startswith(_JUDGED) and metric.partition("/")[2] in gappy:
-                estimate = replace(estimate, interval=None, reason=GAPPY)
+                shown = replace(shown, interval=None, reason=GAPPY)
             signed = _signature(store, system, metric, by_metric)
             rows = StoredRows(store, system, metric)
-            yield Result(system, metric, signed, estimate, rows=rows)
+            yield Result(system, metric, signed, shown, rows=rows)
 
     def notes(self, store: Store) -> list[str]:
         """Return notes, the most important caveats first."""
