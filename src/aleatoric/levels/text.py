@@ -450,8 +450,7 @@ class Text(Level):
                 continue
             if metric.startswith(f"{SAME_LENGTH}/") and not by_metric[metric].n_items:
                 continue  # a system whose texts are as long as people's
-            own = persons.get(f"{system}/{metric.partition('/')[2]}")
-            found = covering_persons(by_metric[metric], metric, sums[metric], own)
+            found = covering_persons(by_metric[metric], system, metric, sums[metric], persons)
             shown = bounded(replace(found, n_missing=missing), metric)
             if metric.startswith(_JUDGED) and metric.partition("/")[2] in gappy:
                 shown = replace(shown, interval=None, reason=GAPPY)

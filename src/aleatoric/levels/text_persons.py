@@ -99,11 +99,13 @@ def saved_changes(store: Store, interval: str) -> Mapping[str, Floats]:
 
 
 def covering_persons(
-    estimate: Estimate, metric: str, sums: GroupSums, changes: Floats | None
+    estimate: Estimate, system: str, metric: str, sums: GroupSums, saved: Mapping[str, Floats]
 ) -> Estimate:
     """The estimate with an interval over groups and persons, if persons are known."""
-    statistic = metric.partition("/")[0]
-    if changes is None or statistic not in METRICS:
+    statistic, _, probe = metric.partition("/")
+    changes = saved.get(f"{system}/{probe}")
+    # Differences of the control compare people with people.
+    if changes is None or statistic not in (("mean_H",) if system == CONTROL else METRICS):
         return estimate
     weights = Weights.of(statistic)
     value = weights.human * changes[..., 0] + weights.cross * changes[..., 1]

@@ -111,6 +111,9 @@ def test_intervals_cover_persons_only_where_they_are_known(tmp_path: Path) -> No
     assert h is not None
     assert plain is not None
     assert h.high - h.low > 1.5 * (plain.high - plain.low)
+    for metric in ("dmu_M", "dmu_C", "w1_M"):  # people against people
+        key = (CONTROL, f"{metric}/lexical-1")
+        assert found[True][key] == found[False][key]
     assert found[True]["model", "mean_M/lexical-1"] == found[False]["model", "mean_M/lexical-1"]
 
 
