@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from aleatoric.data.references import load_asset as load
+from aleatoric.data.published_texts import load_asset as load
 from fuzz.trial import read_all, refusals, written
 
 SEEDS = (

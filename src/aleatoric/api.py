@@ -115,6 +115,25 @@ class Run:
         base.score(self._store, again=False)
         return rows_table(self._store).to_pandas()
 
+    def texts(self) -> pandas.DataFrame:
+        """Return the texts of a text-level run as a DataFrame, one row per text."""
+        from aleatoric.studies.export import texts_table
+
+        with needs("pandas", "pandas"):
+            import_module("pandas")
+        return texts_table(self._store).to_pandas()
+
+    def pairs(self, probes: Sequence[str] = ()) -> pandas.DataFrame:
+        """Return the distances of a text-level run as a DataFrame, one row per pair and probe.
+
+        User-defined probes of the run are called only if they are named in `probes`.
+        """
+        from aleatoric.studies.export import pairs_table
+
+        with needs("pandas", "pandas"):
+            import_module("pandas")
+        return pairs_table(self._store, probes).to_pandas()
+
     def study(self, name: str, system: str | None = None) -> Study:
         """Run an analysis of a paper by name: see `aleatoric list analyses`."""
         base.score(self._store, again=False)
@@ -216,12 +235,14 @@ def plan(
     difference: float | None = None,
     system: str | None = None,
     against: str | None = None,
+    metric: str | None = None,
     seed: int = 0,
 ) -> RunPlan:
-    """Plan how many people, samples and contexts a target needs, from a word-level run.
+    """Plan how many people, samples and contexts a target needs, from a run of words or texts.
 
     Give one target: a standard error, the width of an interval, or the power to detect a
-    difference.
+    difference. The metric is TVD for words; for texts one such as `energy/lexical-1`,
+    `dmu_M/semantic` or `mean_M/lexical-2`, by default the energy distance by the first probe.
     """
     from aleatoric.studies.plan import Grid, Target, make_plan
     from aleatoric.studies.plan_from_run import pilot_source
@@ -230,7 +251,7 @@ def plan(
     target.check()
     differs = difference is not None or against is not None
     with _stores([run]) as (store,):
-        source = pilot_source(store, system, against, None, differs, seed)
+        source = pilot_source(store, system, against, None, differs, seed, metric)
         return make_plan(source, target, Grid((), (), (), None))
 
 

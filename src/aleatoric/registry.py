@@ -51,11 +51,14 @@ PLUGINS: dict[str, dict[str, str]] = {
         "simulated": "aleatoric.data.simulated:load",
     },
     "token_corpora": _from("data.documents", "text=load parallel=load_parallel"),
-    "text_corpora": _from(
-        "data.references",
-        "multiref=load asset=load_asset wmt14-10ref=load_wmt14 dailydialog++=load_dailydialog "
-        "writingprompts=load_writingprompts",
-    ),
+    "text_corpora": {
+        **_from("data.references", "multiref=load wmt14-10ref=load_wmt14"),
+        **_from("data.references", "dailydialog++=load_dailydialog"),
+        **_from("data.references", "writingprompts=load_writingprompts"),
+        **_from("data.published_texts", "asset=load_asset turk=load_turk jfleg=load_jfleg"),
+        **_from("data.published_texts", "e2e=load_e2e squality=load_squality"),
+        **_from("data.published_texts", "dialogsum=load_dialogsum multi30k=load_multi30k"),
+    },
     "models": {
         "openai": "aleatoric.models.openai:load",
         "recorded": "aleatoric.models.recorded:load",

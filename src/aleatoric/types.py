@@ -58,6 +58,8 @@ class TextItem:
     input: tuple[str, ...]
     references: tuple[str, ...]
     original: str | None = None
+    persons: tuple[str, ...] | None = None
+    """Who wrote each reference, in the order of `references`; `None` if unknown."""
 
 
 @dataclass(frozen=True, slots=True)

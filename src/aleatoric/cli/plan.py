@@ -18,12 +18,18 @@ if TYPE_CHECKING:
 
 
 _OF_PRECISION: Signature = {
-    "run": (Annotated[Path | None, typer.Argument(help="A word-level run to learn from.")], None),
+    "run": (
+        Annotated[Path | None, typer.Argument(help="A run of words or texts to learn from.")],
+        None,
+    ),
     "assume": option(list[str], "Without a run: sd, icc, tvd, entropy, support, group, as sd=0.2."),
     "se": option(float, "Target: a standard error."),
     "width": option(float, "Target: an interval's width."),
     "power": option(float, "Target: the power to detect --difference."),
-    "difference": option(float, "Difference between two systems' TVDs to plan for."),
+    "difference": option(float, "Difference between two systems to plan for."),
+    "metric": option(
+        str, "Texts: energy/PROBE (default), dmu_M/PROBE, mean_M/PROBE, ...; words: tvd."
+    ),
     "system": option(str, "The run's system to plan for."),
     "against": option(str, "Plan for its difference to this system."),
     "correlation": option(
@@ -152,13 +158,14 @@ def _plan(options: dict[str, Any], target: Target, grid: Grid) -> RunPlan:
         fix = "add --difference or --against, or leave it out"
         raise UsageError(f"--correlation is of two systems; {fix}.")
     if run is None:
-        for name in ("system", "against"):
+        for name, what in (("system", "system"), ("against", "system"), ("metric", "metric")):
             if options[name] is not None:
-                raise UsageError(f"--{name} names a system of a run; leave it out beside --assume.")
+                raise UsageError(f"--{name} names a {what} of a run; leave it out beside --assume.")
         paired = (0.5 if correlation is None else correlation) if differs else None
         source = assumed_source(Assumptions.parse(assume), paired, options["seed"])
         return make_plan(source, target, grid)
     with Store.open(run) as store:
         systems = (options["system"], options["against"])
-        source = pilot_source(store, *systems, correlation, differs, options["seed"])
+        seed, metric = options["seed"], options["metric"]
+        source = pilot_source(store, *systems, correlation, differs, seed, metric)
         return make_plan(source, target, grid)

@@ -5,7 +5,9 @@ from __future__ import annotations
 import os
 import sys
 import webbrowser
+from collections.abc import Callable
 from contextlib import ExitStack
+from functools import partial
 from pathlib import Path
 from typing import Annotated
 
@@ -27,6 +29,14 @@ def score(
     run: options.RunArgument,
     export: Annotated[
         list[Path] | None, Option(help="Write per-item rows to FILE.parquet or FILE.csv.")
+    ] = None,
+    export_texts: Annotated[
+        list[Path] | None,
+        Option(help="Text level: write one row per text to FILE.parquet or FILE.csv."),
+    ] = None,
+    export_pairs: Annotated[
+        list[Path] | None,
+        Option(help="Text level: write the distance of every pair to FILE.parquet or FILE.csv."),
     ] = None,
     analysis: Annotated[
         list[str] | None, Option(help="Run a study: see aleatoric list analyses.")
@@ -66,11 +76,7 @@ def score(
             base.check_scored(store, monitor)
         if names := base.refused_probes(store, probe or ()):
             say(f"note: not scored again; to call {', '.join(names)} add {probe_options(names)}")
-        for path in export or ():
-            from aleatoric.studies.export import export_rows
-
-            export_rows(store, path)
-            say(f"wrote {path}")
+        _export(store, (export, export_texts, export_pairs), tuple(probe or ()))
         if not by and not analysis:
             show_run(store, interval, output, beside)
             return
@@ -82,6 +88,23 @@ def score(
             tables.append(by_agreement(store, system and [system]))
         with shown():
             show_tables(tables, output)
+
+
+def _export(
+    store: Store, paths: tuple[list[Path] | None, ...], allowed_probes: tuple[str, ...]
+) -> None:
+    """Write rows, texts and pairs of texts to the paths given for each."""
+    if not any(paths):
+        return
+    from aleatoric.studies import export
+
+    of_pairs = partial(export.export_pairs, allowed_probes=allowed_probes)
+    writers: tuple[Callable[[Store, Path], None], ...]
+    writers = export.export_rows, export.export_texts, of_pairs
+    for write, listed in zip(writers, paths, strict=True):
+        for path in listed or ():
+            write(store, path)
+            say(f"wrote {path}")
 
 
 @prints_results

@@ -72,21 +72,8 @@ def _add_answers(answers: AnswerList, value: Any, place: Place) -> None:
     if isinstance(value, dict):
         answers.add_counts(value, "responses")
     elif isinstance(value, list) and any(isinstance(entry, dict) for entry in value):
-        for person, word in _persons_answers(value, place):
+        for person, word in items.person_entries(value, "responses", "answer", place):
             answers.add_of(person, word, place)
     else:
         for word in files.texts_of(value, "responses", place):
             answers.add(word, 1)
-
-
-def _persons_answers(value: list[Any], place: Place) -> Iterator[tuple[str, str]]:
-    if len(value) > files.MAX_RESPONSES:
-        problem = f"responses has over {files.MAX_RESPONSES} entries"
-        raise DataError.at(*place, problem, "split the item")
-    for entry in value:
-        if not isinstance(entry, dict) or entry.keys() != {"person", "answer"}:
-            problem = "an entry of responses is not an object with exactly person and answer"
-            fix = 'write every entry as {"person": "p1", "answer": "word"}'
-            raise DataError.at(*place, problem, fix)
-        person = files.key_of(entry["person"], "person", place)
-        yield person, files.text_of(entry["answer"], "answer", place)

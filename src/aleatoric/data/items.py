@@ -161,6 +161,22 @@ def _add_answer(answers: AnswerList, row: Mapping[str, str], place: Place) -> No
         raise DataError.at(*place, problem, "write one row per answer, without count")
 
 
+def person_entries(
+    value: list[Any], name: str, content: str, place: Place
+) -> Iterator[tuple[str, str]]:
+    """Yield who gave each answer of a JSON list of objects with `person` and `content`."""
+    if len(value) > files.MAX_RESPONSES:
+        problem = f"{name} has over {files.MAX_RESPONSES} entries"
+        raise DataError.at(*place, problem, "split the item")
+    for entry in value:
+        if not isinstance(entry, dict) or entry.keys() != {"person", content}:
+            problem = f"an entry of {name} is not an object with exactly person and {content}"
+            fix = f'write every entry as {{"person": "p1", "{content}": "..."}}'
+            raise DataError.at(*place, problem, fix)
+        person = files.key_of(entry["person"], "person", place)
+        yield person, files.text_of(entry[content], content, place)
+
+
 def json_rows(source: Path, encoding: str, columns: str | None, keys: Names) -> Rows:
     """Yield the rows of JSON lines, with their keys renamed as `--columns` says."""
     rows = files.read_json_lines(source, encoding)

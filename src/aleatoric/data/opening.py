@@ -15,14 +15,27 @@ from aleatoric.data.selection import DEFAULT_OPTIONS, TableOptions
 from aleatoric.errors import DataError, UsageError, did_you_mean
 from aleatoric.types import Collected, Corpus, Cut, MultiRef, ParallelText, TextCorpus
 
+_MOST_LISTED = 4
 _MOST_SIMULATED = {"contexts": 10**9, "people": 10**6, "passage": 10**4, "seed": 2**63}
 _TEXT_FILES = {
     "asset": r"asset[._](valid|test)[._]",
     "wmt14-10ref": r"wmt14[-_]en[-_](de|fr)",
     "writingprompts": r".*\.wp_(source|target)$",
     "dailydialog++": r"dailydialogpp",
+    "turk": r"turk[._](test|tune)|(test|tune)\.8turkers",
+    "jfleg": r"jfleg|(dev|test)\.ref\d",
+    "e2e": r"e2e[._-](dev|test)|(devset|testset_w_refs)\.csv$",
+    "squality": r"squality",
+    "dialogsum": r"dialogsum\.",
+    "multi30k": r"(train|val|test_2016)\.[1-5]\.(en|de)(\.gz)?$",
 }
 """File names of published text corpora, in the publishers' form and as JSON lines."""
+_TEXT_KEYS = {
+    "positive_responses": "dailydialog++",
+    "questions": "squality",
+    "summary1": "dialogsum",
+}
+"""Key of the first row -> published text corpus."""
 _PROVO_COLUMNS = ("Text_ID", "Word_Number", "Response_Count", "human")
 
 
@@ -80,13 +93,13 @@ def open_token_corpus(
 def open_text_corpus(
     spec: str, encoding: str = "utf-8", options: TableOptions = DEFAULT_OPTIONS
 ) -> MultiRef:
-    """Open the inputs and references of `asset` as fetched, of `wmt14-10ref:FILE` or of a path."""
+    """Open a fetched corpus as `asset` or `asset@test`, one of `wmt14-10ref:FILE`, or a path."""
     name, _, argument = spec.partition(":")
-    names = registry.names("text_corpora")
+    names, (fetched, _, split) = registry.names("text_corpora"), spec.partition("@")
     if name in names and argument:
         path = Path(argument)
-    elif spec in (*fetch.SETS, *fetch.DOWNLOADS) and spec in names:
-        path = _fetched(spec, f"give its path as {spec}:PATH")
+    elif fetched in (*fetch.SETS, *fetch.DOWNLOADS) and fetched in names:
+        name, path = fetched, _fetched(fetched, f"give its path as {fetched}:PATH", split)
     else:
         path = _existing_path(spec, "text_corpora")
         name = "multiref" if options.columns is not None else sniff_texts(path, encoding)
@@ -121,8 +134,8 @@ def sniff_texts(path: Path, encoding: str = "utf-8") -> str:
     _, row = next(files.read_json_lines(path, encoding), (None, None))
     if row is None:
         raise DataError.at(path, None, "holds no item", "give at least one input")
-    published = "positive_responses" in row and "references" not in row
-    return "dailydialog++" if published else "multiref"
+    published = (name for key, name in _TEXT_KEYS.items() if key in row and "references" not in row)
+    return next(published, "multiref")
 
 
 def corpus_facts(corpus: Collected[Any], spec: str, encoding: str) -> dict[str, str]:
@@ -152,8 +165,8 @@ def _existing_path(spec: str, kind: str) -> Path:
     return path
 
 
-def _fetched(name: str, alternative: str) -> Path:
-    """Return the first file of a downloaded corpus, if all its files are there and unchanged."""
+def _fetched(name: str, alternative: str, split: str = "") -> Path:
+    """Return the first file of a downloaded corpus, or of its split, if all are unchanged."""
     published = fetch.files_of(name)
     paths = [files.cache_dir() / download.filename for download in published]
     missing = [path for path in paths if not path.exists()]
@@ -164,8 +177,17 @@ def _fetched(name: str, alternative: str) -> Path:
         )
     for path in paths:
         fetch.check_unchanged(path)
-    unpacked = fetch.unpack(paths[0], published[0].members)
-    return unpacked[0] if unpacked else paths[0]
+    paths = fetch.unpack(paths[0], published[0].members) or paths
+    return _of_split(name, split, paths)
+
+
+def _of_split(name: str, split: str, paths: list[Path]) -> Path:
+    """Return the first file with a part of its name that starts with the split."""
+    for path in paths:
+        if not split or any(part.startswith(split) for part in path.name.split(".")):
+            return path
+    listed = ", ".join(path.name for path in paths[:_MOST_LISTED])
+    raise UsageError(f"{name} has no split {split!r}; its files start with: {listed}.")
 
 
 def _simulated(argument: str) -> Corpus:

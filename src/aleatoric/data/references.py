@@ -1,9 +1,10 @@
 """Corpora of texts by several people: published ones, and JSON lines or tables of users.
 
-In JSON lines, a row is `input` (a text, or a list of turns) and `references` (a list of texts), and
-may have `id`, `group`, `original` and `language` (a code such as `de`, the same in every row;
-English without). In a table, one row is one text: columns `input` and `reference`, and optionally
-the others; rows of one input belong together. `aleatoric.data.columns` has other layouts.
+In JSON lines, a row is `input` (a text, or a list of turns) and `references` (a list of texts, or
+of objects with `person` and `text`), and may have `id`, `group`, `original` and `language` (a code
+such as `de`, the same in every row; English without). In a table, one row is one text: columns
+`input` and `reference`, and optionally the others; rows of one input belong together.
+`aleatoric.data.columns` has other layouts.
 Published corpora are read in their publishers' layouts or as JSON lines.
 """
 
@@ -11,7 +12,8 @@ from __future__ import annotations
 
 import os
 import re
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from dataclasses import replace
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -20,8 +22,8 @@ from aleatoric.data import files, items
 from aleatoric.data.columns import answer_rows
 from aleatoric.data.files import Place, Rows
 from aleatoric.data.items import ReadingNotes
-from aleatoric.data.selection import DEFAULT_OPTIONS, TableOptions
-from aleatoric.errors import DataError, counted, quoted
+from aleatoric.data.selection import DEFAULT_OPTIONS, ReferenceLimits, TableOptions
+from aleatoric.errors import DataError, UsageError, counted, quoted
 from aleatoric.types import LazyItems, MultiRef, TextItem
 
 TEXT_NAMES = {name: name for name in ("id", "group", "original", "language", "person")}
@@ -33,6 +35,7 @@ TEXT_KEYS |= {"context": "input", "response": "references", "reference": "refere
 """Names that `--columns` may use for JSON lines of inputs and references -> our keys."""
 MIN_REFERENCES = 2
 """Two texts make a pair; an input with fewer says nothing about variability."""
+NO_LIMITS = ReferenceLimits()
 _WMT14_LINE = re.compile(r"(?P<kind>[ST]|R\d{1,4})-(?P<number>\d{1,9})\t(?P<text>.*)", re.DOTALL)
 _Sentences = dict[str, dict[str, tuple[Place, str]]]
 """Number of a sentence -> S, T, R1, ... -> its line."""
@@ -66,19 +69,23 @@ def _read_table(
     rows = checked_language(rows, language)
     for item in items.grouped_items(rows, options.missing_codes, notes):
         turns = input_of(item.context, "input", (source, 1))
-        yield TextItem(item.id, item.group, turns, item.responses, item.original)
+        yield TextItem(item.id, item.group, turns, item.responses, item.original, item.persons)
 
 
 class ReferenceNotes:
     """Notes of the last reading: inputs with too few references, and empty references."""
 
-    def __init__(self, further: Iterable[str] = ()) -> None:
-        self.inputs = self.few = self.empty = 0
-        self._further = further
+    def __init__(self, further: Iterable[str] = (), limits: ReferenceLimits = NO_LIMITS) -> None:
+        self.further, self._limits = further, limits
+        self.reset()
+
+    def reset(self) -> None:
+        """Start to count again, before the items are read again."""
+        self.inputs = self.few = self.empty = self.left_out = self.reduced = self.unused = 0
 
     def counted(self, items: Iterator[TextItem], source: Path) -> Iterator[TextItem]:
         """The same items, counted; at least one of them must have two references."""
-        self.inputs = self.few = self.empty = 0
+        self.reset()
         for item in items:
             self.inputs += 1
             self.few += len(item.references) < MIN_REFERENCES
@@ -88,8 +95,34 @@ class ReferenceNotes:
             problem = f"no input has {MIN_REFERENCES} references, and one text alone does not vary"
             raise DataError.at(source, None, problem, "give several people's texts per input")
 
+    def limited(self, corpus: MultiRef) -> Iterator[TextItem]:
+        """Yield items with as many references as the limits allow, and count the rest."""
+        for item in corpus.items:
+            n = len(item.references)
+            if n < (self._limits.low or 0):
+                self.left_out += 1
+                continue
+            chosen = self._limits.chosen(item.id, n)
+            self.reduced += len(chosen) < n
+            self.unused += n - len(chosen)
+            yield _with_references(item, chosen) if len(chosen) < n else item
+        if not self.inputs:
+            problem = f"no input of {corpus.name} has {self._limits.low} references"
+            raise UsageError(f"{problem}; lower the minimum of --references.")
+
     def __iter__(self) -> Iterator[str]:
-        yield from self._further
+        yield from self.further
+        if self.left_out:
+            yield (
+                f"{self.left_out} of {self.inputs + self.left_out} inputs have fewer than "
+                f"{self._limits.low} references and are left out (--references)"
+            )
+        if self.reduced:
+            yield (
+                f"{self.reduced} of {self.inputs} inputs have more than {self._limits.high} "
+                f"references: {self._limits.high} of each are used, drawn at random with seed "
+                f"{self._limits.seed} ({self.unused} are not)"
+            )
         if self.few:
             verb, whose = ("has", "its") if self.few == 1 else ("have", "their")
             yield (
@@ -117,6 +150,24 @@ def multi_reference(
     return MultiRef(name, version, sha256, licence, inputs, notes, language)
 
 
+def limit_references(corpus: MultiRef, limits: ReferenceLimits) -> MultiRef:
+    """Return a corpus without inputs of too few references, and with some of those of too many."""
+    if not str(limits):
+        return corpus
+    further = corpus.notes.further if isinstance(corpus.notes, ReferenceNotes) else corpus.notes
+    notes = ReferenceNotes(further, limits)
+
+    def read() -> Iterator[TextItem]:
+        return notes.counted(notes.limited(corpus), Path(corpus.name))
+
+    return replace(corpus, items=LazyItems(read), notes=notes)
+
+
+def _with_references(item: TextItem, chosen: Sequence[int]) -> TextItem:
+    persons = item.persons and tuple(item.persons[i] for i in chosen)
+    return replace(item, references=tuple(item.references[i] for i in chosen), persons=persons)
+
+
 def read_references(
     source: Path,
     encoding: str,
@@ -127,19 +178,45 @@ def read_references(
 ) -> Iterator[TextItem]:
     """Inputs and references of JSON rows; if `language` is given, other languages are refused."""
     lines: dict[str, int] = {}
+    first: tuple[int, bool] | None = None
     rows = items.json_rows(source, encoding, columns, TEXT_KEYS)
     for place, row in rows if language is None else checked_language(rows, language):
         item_id = items.new_id(lines, row.get("id", place[1]), place)
-        original = "original" if row.get("original") is not None else "original_reference"
         references = files.required(row, references_name, place)
+        texts, persons = texts_and_persons(references, references_name, place)
+        first = first or (place[1], persons is not None)
+        if (persons is not None) != first[1]:
+            problem = f"only some rows have persons (line {first[0]} or this one)"
+            raise DataError.at(*place, problem, "give every reference its person, or none")
         yield TextItem(
             item_id,
             # Without a group every input is a group of its own.
             files.key_of(row.get("group", item_id), "group", place),
             input_of(files.required(row, input_name, place), input_name, place),
-            tuple(files.texts_of(references, references_name, place)),
-            items.optional_text(row, original, place),
+            texts,
+            original_of(row, place),
+            persons,
         )
+
+
+def texts_and_persons(
+    value: Any, name: str, place: Place
+) -> tuple[tuple[str, ...], tuple[str, ...] | None]:
+    """Return texts and who wrote them; a person writes one text per input."""
+    if not (isinstance(value, list) and any(isinstance(entry, dict) for entry in value)):
+        return tuple(files.texts_of(value, name, place)), None
+    entries = list(items.person_entries(value, name, "text", place))
+    persons = [person.strip() for person, _ in entries]
+    if (twice := files.first_twice(persons)) is not None:
+        problem = f"person {quoted(twice, 40)} writes two texts for an input"
+        raise DataError.at(*place, problem, "keep one text per person and input")
+    return tuple(text for _, text in entries), tuple(persons)
+
+
+def original_of(row: dict[str, Any], place: Place) -> str | None:
+    """The original text of a row, under either of its names."""
+    original = "original" if row.get("original") is not None else "original_reference"
+    return items.optional_text(row, original, place)
 
 
 def checked_language(rows: Rows, language: str) -> Rows:
@@ -183,38 +260,8 @@ def _corpus(
     return multi_reference(partial(read, paths, encoding), paths, *facts)
 
 
-def load_asset(source: Path, encoding: str = "utf-8") -> MultiRef:
-    """ASSET (Alva-Manchego et al. 2020): sentences, each simplified by ten people.
-
-    A folder, or one of its `.orig` files: `asset.valid.orig` and `asset.valid.simp.0` to `.9`, line
-    n of each belonging together. Ids count lines from 0, as the files do.
-    """
-    is_rows = files.is_json_lines(source)
-    paths = [source] if is_rows else _asset_files(source)
-    version = paths[0].name.split(".")[0 if is_rows else 1]
-    return _corpus(_read_asset, paths, encoding, "asset", version, "CC BY-NC 4.0")
-
-
-def _asset_files(source: Path) -> list[Path]:
-    """The file of originals, and its files of simplifications in the order of their numbers."""
-    inside = (source / f"asset.{split}.orig" for split in ("valid", "test"))
-    named = source if source.name.endswith(".orig") else None
-    original = next((path for path in (named, *inside) if path and os.path.isfile(path)), None)
-    if original is None:
-        problem = "holds no asset.valid.orig" if os.path.isdir(source) else "is no folder of ASSET"
-        fix = "name the folder of asset.valid.orig and asset.valid.simp.0 to .9, or a JSON-lines"
-        raise DataError.at(source, None, problem, f"{fix} file")
-    stem = original.name.removesuffix(".orig")
-    numbered = re.compile(re.escape(stem) + r"\.simp\.(\d{1,4})")
-    matches = ((numbered.fullmatch(path.name), path) for path in original.parent.iterdir())
-    references = {int(match[1]): path for match, path in matches if match}
-    if len(references) < 2:
-        problem = f"there are {len(references)} files {stem}.simp.N beside it"
-        raise DataError.at(original, None, problem, f"put {stem}.simp.0 to {stem}.simp.9 there")
-    return [original, *(references[number] for number in sorted(references))]
-
-
-def _read_asset(paths: list[Path], encoding: str) -> Iterator[TextItem]:
+def read_aligned_items(paths: list[Path], encoding: str) -> Iterator[TextItem]:
+    """Inputs of the first file and references of the others; ids count lines from 0."""
     for number, lines in enumerate(files.read_aligned(paths, encoding)):
         texts = [files.text_of(line.rstrip("\r\n"), "the line", place) for place, line in lines]
         original = input_of(texts[0], "the original", lines[0][0])
@@ -285,10 +332,11 @@ def _add(sentences: _Sentences, place: Place, line: str) -> None:
 def load_writingprompts(source: Path, encoding: str = "utf-8") -> MultiRef:
     """WritingPrompts (Fan et al. 2018): prompts, each with the stories that people wrote.
 
-    A folder, or one of its files: `valid.wp_source` has one prompt per line and `valid.wp_target`
-    its story; a prompt is repeated for each of its stories. Stories of the same prompt belong
-    together, in the order of the file; an item's id is the line of its prompt's first story. The
-    publishers write a line break as `<newline>`, which becomes one again.
+    A folder (of the test split, as in the paper) or one of its files: `test.wp_source` has one
+    prompt per line and `test.wp_target` its story; a prompt is repeated for each of its stories.
+    Stories of the same prompt belong together, in the order of the file; an item's id is the line
+    of its prompt's first story. The publishers write a line break as `<newline>`, which becomes one
+    again.
     """
     paths = [source] if files.is_json_lines(source) else _prompt_files(source)
     facts = ("writingprompts", paths[0].name.partition(".")[0], "none stated")
@@ -299,12 +347,12 @@ def _prompt_files(source: Path) -> list[Path]:
     """The file of prompts and the file of stories."""
     if os.path.isfile(source) and source.name.endswith((".wp_source", ".wp_target")):
         return [source.with_suffix(".wp_source"), source.with_suffix(".wp_target")]
-    for split in ("valid", "test", "train"):
+    for split in ("test", "valid", "train"):  # the paper's split first
         if os.path.isfile(source / f"{split}.wp_source"):
             return [source / f"{split}.wp_source", source / f"{split}.wp_target"]
     is_folder = os.path.isdir(source)
-    problem = "holds no valid.wp_source" if is_folder else "is no file of WritingPrompts"
-    fix = "name the folder or file of valid.wp_source and valid.wp_target, or a JSON-lines file"
+    problem = "holds no test.wp_source" if is_folder else "is no file of WritingPrompts"
+    fix = "name the folder or file of test.wp_source and test.wp_target, or a JSON-lines file"
     raise DataError.at(source, None, problem, fix)
 
 

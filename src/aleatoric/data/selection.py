@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+import re
 from collections import Counter
-from collections.abc import Collection, Iterator, Mapping
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from difflib import get_close_matches
 from itertools import islice
@@ -14,6 +15,8 @@ from aleatoric.rng import stream
 from aleatoric.types import Collected, LazyItems
 
 _MOST_LISTED = 4
+_MOST_REFERENCES = 1_000_000
+_LIMITS = re.compile(r"(\d{0,7})(?:(:)(\d{0,7}))?")
 PART_ONLY = "every number is about a part only:"
 """How the note on a part of a corpus starts."""
 
@@ -141,6 +144,58 @@ def _note(selection: Selection, used: int, sizes: Counter[str]) -> str:
     total = sizes.total()
     part = "every number is about" if used == total else PART_ONLY
     return f"{part} {used:,} of the {total:,} items of the corpus ({', '.join(how)})"
+
+
+@dataclass(frozen=True)
+class ReferenceLimits:
+    """The smallest and the largest number of people's texts per input that are used."""
+
+    low: int | None = None
+    high: int | None = None
+    seed: int = 0
+
+    @classmethod
+    def of(cls, options: Mapping[str, Any]) -> ReferenceLimits:
+        """Return the limits of a job or manifest; one of an older version has none."""
+        return cls.parse(options.get("references"), options["seed"])
+
+    @classmethod
+    def parse(cls, text: str | None, seed: int = 0) -> ReferenceLimits:
+        """Return the limits of `MIN:MAX`, `MIN:`, `:MAX`, or `N` for exactly N.
+
+        >>> [str(ReferenceLimits.parse(text)) for text in ("5:10", "5:", "10", None)]
+        ['references=5:10,seed=0', 'references=5:', 'references=10:10,seed=0', '']
+        """
+        if text is None:
+            return cls(None, None, seed)
+        match = _LIMITS.fullmatch(text.strip())
+        if match is None or not (match[1] or match[3]):
+            problem = f"--references {quoted(text, 40)} is not understood"
+            raise UsageError(f"{problem}; write MIN:MAX, such as 5:10, 5:, :10 or 10.")
+        low, high = match[1], match[3] if match[2] else match[1]
+        return cls(int(low) if low else None, int(high) if high else None, seed)
+
+    def __post_init__(self) -> None:
+        low, high = self.low or 0, _MOST_REFERENCES if self.high is None else self.high
+        if not (low <= high <= _MOST_REFERENCES and high >= 2):
+            ends = ("" if end is None else str(end) for end in (self.low, self.high))
+            problem = f"--references {':'.join(ends)} asks for no possible number of texts"
+            raise UsageError(f"{problem}; give a minimum up to the maximum, and a maximum from 2.")
+
+    def __str__(self) -> str:
+        ends = ("" if end is None else str(end) for end in (self.low, self.high))
+        seed = "" if self.high is None else f",seed={self.seed}"
+        return "" if self.low is self.high is None else f"references={':'.join(ends)}{seed}"
+
+    def chosen(self, item_id: str, n: int) -> Sequence[int]:
+        """Return which of an input's `n` texts are used, in their order.
+
+        A larger maximum with the same seed holds the texts of a smaller one.
+        """
+        if self.high is None or n <= self.high:
+            return range(n)
+        order = stream(self.seed, "references", item_id).permutation(n)
+        return sorted(order[: self.high].tolist())
 
 
 @dataclass(frozen=True)

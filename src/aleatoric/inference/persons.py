@@ -64,14 +64,15 @@ def changes_without_each(
 class PersonSums:
     """Summed changes by system, group and person, each at most 1000 units (`ResamplingUnits`)."""
 
-    def __init__(self) -> None:
+    def __init__(self, n_statistics: int = len(STATISTICS)) -> None:
+        self._n_statistics = n_statistics
         self._groups, self._persons = ResamplingUnits(), ResamplingUnits()
         self._tables: dict[str, Floats] = {}
 
     def add(self, system: str, group: str, persons: Sequence[str], changes: Floats) -> None:
         """Add the changes of one item."""
         (row,), columns = self._groups.numbers([group]), self._persons.numbers(persons)
-        table = self._tables.get(system, np.zeros((0, 0, len(STATISTICS) + 1)))
+        table = self._tables.get(system, np.zeros((0, 0, self._n_statistics + 1)))
         table = self._tables[system] = _grown(table, row + 1, max(columns) + 1)
         np.add.at(table, (row, columns), np.column_stack([changes, np.ones(len(columns))]))
 
@@ -94,7 +95,7 @@ def _grown(table: Floats, n_groups: int, n_persons: int) -> Floats:
     return np.pad(table, added) if np.any(added) else table
 
 
-def read_changes(facts: Mapping[str, Any]) -> Floats:
+def read_changes(facts: Mapping[str, Any], n_statistics: int = len(STATISTICS)) -> Floats:
     """Read one system's summed changes, (groups, persons, statistics and number of answers).
 
     `facts` are those of `PersonSums`; raise ValueError if they are malformed.
@@ -106,7 +107,7 @@ def read_changes(facts: Mapping[str, Any]) -> Floats:
         content = inflate.decompress(base64.b64decode(facts["cells"]), n_bytes + 1)
     except zlib.error as error:
         raise ValueError(str(error)) from None
-    if len(content) != n_bytes or width != len(STATISTICS) + 1:
+    if len(content) != n_bytes or width != n_statistics + 1:
         raise ValueError(f"{len(content)} bytes are no sums of shape {facts['shape']}")
     return np.frombuffer(content, dtype="<f8").reshape(facts["shape"])
 
@@ -130,9 +131,16 @@ def covering_persons(
     estimate: Estimate, sums: GroupSums, reduction: Reduction, changes: Floats
 ) -> Estimate:
     """The estimate with an interval over groups and persons; unchanged if it has no interval."""
-    if estimate.interval is None or changes.shape[1] < 2:
+    return covering_cells(estimate, sums, reduction, changes_of_columns(changes, reduction))
+
+
+def covering_cells(
+    estimate: Estimate, sums: GroupSums, reduction: Reduction, by_cell: Floats
+) -> Estimate:
+    """The same from (groups, persons, columns) changes of the reduction's columns."""
+    if estimate.interval is None or by_cell.shape[1] < 2:
         return estimate
-    by_cell, level = changes_of_columns(changes, reduction), estimate.interval.level
+    level = estimate.interval.level
     interval = two_way_interval(sums.defined(reduction), reduction, by_cell, level)
     return replace(estimate, interval=interval)
 

@@ -9,12 +9,15 @@ from typing import Any
 
 from aleatoric import registry
 from aleatoric.data.opening import open_text_corpus
+from aleatoric.data.references import limit_references
+from aleatoric.data.selection import ReferenceLimits
 from aleatoric.errors import UsageError, quoted
-from aleatoric.inference.estimate import bounded, estimates, value_of, walk
-from aleatoric.levels import text_scoring, text_values
+from aleatoric.inference.estimate import bounded, estimate, value_of, walk
+from aleatoric.levels import text_persons, text_scoring, text_values
 from aleatoric.levels.base import Level, Monitor, Opening
 from aleatoric.levels.base import model_systems as model_systems
 from aleatoric.levels.text_fit import TextCase
+from aleatoric.levels.text_persons import covering_persons
 from aleatoric.levels.text_protocol import MAX_LENGTH, TOLERATED_RATIO, lengths_differ
 from aleatoric.levels.text_scoring import CONTROL, LENGTHS, SAME_LENGTH, Distances, Scorer
 from aleatoric.levels.text_variability import UNDEFINED
@@ -36,6 +39,8 @@ from aleatoric.types import Estimate, MultiRef, Signature, TextItem, Texts
 RECORDED = "recorded"
 TRANSFORMERS = ("smollm2", "hf", "gguf")
 """Kinds of models that run in transformers: they train, and give log-probabilities of texts."""
+SAMPLES = 10
+"""Default number of texts per input of a live model."""
 ASKED = ("max_new_tokens", "template", "chat", "turns", "stop")
 """Generation options besides the decoder, the seed and the number of texts."""
 GAPPY = "more than 20% of the pairs of texts have no distance by this probe"
@@ -65,7 +70,17 @@ class TextJob(ClusterJob):
         "ancestral, top_p=0.9, beam=10, mbr=50, ...; repeatable.",
         flag="--decoder",
     )
-    samples: int = option(10, "Texts per input.", low=1, high=10**5, live=True)
+    references: str | None = option(
+        None,
+        "Use MIN:MAX people's texts per input, such as 5:10, 5:, :10 or 10: inputs with fewer are "
+        "left out, of more some are drawn by --seed.",
+    )
+    samples: int | None = option(
+        None,
+        f"Texts per input: by default {SAMPLES} of a live model, all that are recorded.",
+        low=1,
+        high=10**5,
+    )
     max_new_tokens: int = option(
         100, "Maximum length of a text, in tokens.", low=1, high=10**6, live=True
     )
@@ -121,8 +136,14 @@ class TextJob(ClusterJob):
     def writing(self, decoder: str) -> Writing:
         """Return the generation options under a decoder."""
         options: dict[str, Any] = {name: getattr(self, name) for name in (*ASKED, "system")}
-        options |= {"seed": self.seed, "samples": self.samples, "logprobs": self.entropy}
-        return Writing(decoder=decoder, **options)
+        samples = SAMPLES if self.samples is None else self.samples
+        options |= {"samples": samples, "most_recorded": self.samples, "logprobs": self.entropy}
+        return Writing(decoder=decoder, seed=self.seed, **options)
+
+    @property
+    def reference_limits(self) -> ReferenceLimits:
+        """The numbers of people's texts per input to use."""
+        return ReferenceLimits.parse(self.references, self.seed)
 
 
 def cases(store: Store, system: str) -> Iterator[TextCase]:
@@ -316,6 +337,7 @@ _NOTES = (
         _length_notes,
         _control_notes,
         session.saved_notes,
+        text_persons.person_notes,
         _cut_notes,
     ),
     *(_tally_notes, _empty_notes, _undefined_notes),
@@ -390,6 +412,7 @@ class Text(Level):
                 "--entropy needs a model that gives log-probabilities of its texts; use "
                 f"{', '.join(TRANSFORMERS)}, or leave it out."
             )
+        ReferenceLimits.parse(job.references)
         if job.protocol not in ("corrected", "paper"):
             raise UsageError(f"there is no protocol {job.protocol!r}; use corrected or paper.")
         if job.protocol == "paper" and job.max_length != MAX_LENGTH:
@@ -400,7 +423,8 @@ class Text(Level):
 
     def open(self, job: TextJob) -> MultiRef:
         """Open the corpus of inputs with several people's texts."""
-        return open_text_corpus(job.corpus, job.encoding, job.table_options)
+        corpus = open_text_corpus(job.corpus, job.encoding, job.table_options)
+        return limit_references(corpus, job.reference_limits)
 
     def facts(self, job: TextJob, corpus: MultiRef) -> dict[str, Any]:
         """Return the language of the corpus, and the probes that are installed for it."""
@@ -464,6 +488,7 @@ class Text(Level):
         if differing := [m for m in models if lengths_differ(*_mean_lengths(store, m))]:
             columns, rows = text_scoring.statistics(store, scorer, monitor.track, differing)
             store.write_stats(columns, monitor.stopping.checked(rows))
+        text_persons.save_changes(store, scorer, models)
 
     def system_results(self, store: Store, system: str, interval: str) -> Iterator[Result]:
         """Compute the means of all statistics with intervals."""
@@ -471,7 +496,9 @@ class Text(Level):
         totals = (UNDEFINED, "n_pairs_")
         means = {name: Mean(name) for name in store.stat_columns() if not name.startswith(totals)}
         pages = ((page.groups, page.values) for page in store.stat_pages(system))
-        by_metric = SavedDict(estimates(pages, means, store.manifest["seed"], interval))
+        sums, seed = walk(pages, means), store.manifest["seed"]
+        by_metric = SavedDict((n, estimate(sums[n], means[n], seed, interval)) for n in means)
+        persons = text_persons.saved_changes(store, interval)
         missing = 0 if system == CONTROL else store.n_items - store.n_items_with_draws(system)
         gappy: set[str] = set() if system == CONTROL else _gappy_probes(store, system)
         for metric in text_scoring.metric_names(store):
@@ -479,12 +506,13 @@ class Text(Level):
                 continue
             if metric.startswith(f"{SAME_LENGTH}/") and not by_metric[metric].n_items:
                 continue  # a system whose texts are as long as people's
-            estimate = bounded(replace(by_metric[metric], n_missing=missing), metric)
+            found = covering_persons(by_metric[metric], system, metric, sums[metric], persons)
+            shown = bounded(replace(found, n_missing=missing), metric)
             if metric.startswith(_JUDGED) and metric.partition("/")[2] in gappy:
-                estimate = replace(estimate, interval=None, reason=GAPPY)
+                shown = replace(shown, interval=None, reason=GAPPY)
             signed = _signature(store, system, metric, by_metric)
             rows = StoredRows(store, system, metric)
-            yield Result(system, metric, signed, estimate, rows=rows)
+            yield Result(system, metric, signed, shown, rows=rows)
 
     def notes(self, store: Store) -> list[str]:
         """Return notes, the most important caveats first."""

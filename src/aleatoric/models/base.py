@@ -208,6 +208,8 @@ class Writing:
     system: str = ""
     logprobs: bool = False
     """Whether texts have log-probabilities, if the model gives any under the decoder."""
+    most_recorded: int | None = None
+    """Number of recorded texts per input to use, the first ones; by default all."""
 
 
 class TextModel(NamedModel, Protocol):

@@ -110,6 +110,7 @@ def _logprobs(item_id: str, value: Any, place: Place) -> dict[str, float]:
 TEXT_KINDS = ("texts", "generations")
 _NULL, _EMPTY = "texts are null and left out", "rows hold no text"
 _ABSENT, _UNKNOWN = "inputs have no row", "rows name no input of those asked for"
+_FEW, _MORE = "inputs have fewer texts than --samples", "texts beyond --samples are not used"
 
 
 @dataclass(frozen=True)
@@ -136,12 +137,15 @@ class RecordedTexts:
         if len(sizes) > 1:
             notes.append(f"inputs have unequal numbers of texts, {sizes[0]} to {sizes[-1]}")
         problems = self._problems | Counter({_EMPTY: self._sizes[0]})
-        kinds = (_NULL, _EMPTY, _ABSENT, _UNKNOWN)
+        kinds = (_NULL, _EMPTY, _ABSENT, _UNKNOWN, _FEW, _MORE)
         notes += [f"{problems[kind]} {kind}" for kind in kinds if problems[kind]]
         return [f"{self.label}: {note}" for note in notes]
 
     def write(self, items: Iterable[TextItem], ask: Writing) -> Iterator[Texts]:
-        """Yield the texts of each input: all texts of its row, or none."""
+        """Yield the texts of each input: those of its row, or only the first; or none.
+
+        Draws are exchangeable, and a list of best texts keeps its best ones.
+        """
         requested = {item.id for item in items}
         missing = set(requested)
         for item_id, texts in self._rows():
@@ -149,8 +153,11 @@ class RecordedTexts:
                 self._problems[_UNKNOWN] += 1
                 continue
             missing.discard(item_id)
-            self._sizes[len(texts)] += 1
-            yield Texts(item_id, texts)
+            used = texts[: ask.most_recorded]
+            self._problems[_MORE] += len(texts) - len(used)
+            self._problems[_FEW] += 0 < len(used) < (ask.most_recorded or 0)
+            self._sizes[len(used)] += 1
+            yield Texts(item_id, used)
         if requested and missing == requested:
             problem = "no id of its rows is the id of an input"
             raise DataError.at(self.path, None, problem, "give rows the ids of the corpus")

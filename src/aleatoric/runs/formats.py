@@ -190,18 +190,28 @@ def load_item(item_id: str, group: str, context: str, original: str | None, resp
     answers = load(responses)
     valid_texts([item_id, group, context, original or ""])
     _check(type(answers) is list and len(answers) > 0, "not a list of responses")
-    if isinstance(answers[0], str):
-        return Item(item_id, group, context, valid_texts(answers), original)
+    words, persons = _with_persons(answers)
+    return Item(item_id, group, context, words, original, persons)
+
+
+def _with_persons(answers: Any) -> tuple[tuple[str, ...], tuple[str, ...] | None]:
+    """Return answers and who gave them, from a list of answers or of (person, answer) pairs."""
+    _check(type(answers) is list, "not a list of answers")
+    if not answers or isinstance(answers[0], str):
+        return valid_texts(answers), None
     try:
         persons, words = zip(*answers, strict=True)
     except (TypeError, ValueError) as error:
         raise DamagedRowError(str(error)) from None
-    return Item(item_id, group, context, valid_texts(words), original, valid_texts(persons))
+    return valid_texts(words), valid_texts(persons)
 
 
 def dump_text_item(item: TextItem) -> ItemRow:
-    """Return an input with its reference texts as the columns of an item; turns are a JSON list."""
-    return item.id, item.group, dump(item.input), item.original, dump(item.references)
+    """Return an input as the columns of an item; references are texts or (person, text) pairs."""
+    references: Sequence[Any] = item.references
+    if item.persons is not None:
+        references = list(zip(item.persons, item.references, strict=True))
+    return item.id, item.group, dump(item.input), item.original, dump(references)
 
 
 def load_text_item(
@@ -209,7 +219,8 @@ def load_text_item(
 ) -> TextItem:
     """Return the input of its columns."""
     valid_texts([item_id, group, original or ""])
-    return TextItem(item_id, group, load_texts(turns), load_texts(references), original)
+    texts, persons = _with_persons(load(references))
+    return TextItem(item_id, group, load_texts(turns), texts, original, persons)
 
 
 def dump_draws(draws: Draws) -> str:

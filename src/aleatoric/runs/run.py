@@ -14,7 +14,7 @@ from typing import Any
 
 import numpy as np
 
-from aleatoric.data.selection import Selection, TableOptions
+from aleatoric.data.selection import ReferenceLimits, Selection, TableOptions
 from aleatoric.errors import AleatoricError, UsageError
 from aleatoric.runs import disk, formats
 from aleatoric.runs.disk import RunLock
@@ -364,7 +364,7 @@ def signature(
     manifest, facts = store.manifest, store.systems()[system]
     corpus, version = manifest["corpus"], manifest["versions"]["aleatoric"]
     decoder, estimator = how or (facts["decoder"], facts["estimator"])
-    options = (TableOptions.of(manifest), Selection.of(manifest))
+    options = (kind.of(manifest) for kind in (TableOptions, ReferenceLimits, Selection))
     part = ";".join(filter(None, map(str, options)))
     name = f"{corpus['name']}[{part}]" if part else corpus["name"]
     source = (name, corpus["sha256"], facts["model"], decoder, estimator)

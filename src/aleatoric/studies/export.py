@@ -1,12 +1,16 @@
-"""Export per-item rows to Parquet or CSV; an interrupted export leaves no file."""
+"""Export per-item rows, texts and distances to Parquet or CSV, in batches of bounded size.
+
+An interrupted export leaves no file.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Collection, Iterator, Sequence
 from itertools import islice
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pyarrow as pa
 import pyarrow.csv
 import pyarrow.parquet
@@ -14,15 +18,51 @@ import pyarrow.parquet
 from aleatoric.data import files
 from aleatoric.errors import UsageError
 from aleatoric.levels.base import level_of
-from aleatoric.runs.run import Store
+from aleatoric.levels.text import Text, model_systems
+from aleatoric.levels.text_scoring import CHUNK, Scorer
+from aleatoric.levels.text_variability import Group
+from aleatoric.runs.run import Produced, Store, StoredTexts
+from aleatoric.types import Floats, Ints
 
 BATCH = 50_000
 _TEXTS = ("system", "item", "group")
+_WORDS, _NUMBERS = pa.string(), pa.int64()
+TEXT_SCHEMA = pa.schema(
+    [
+        *((name, _WORDS) for name in ("item", "group", "side", "system")),
+        ("number", _NUMBERS),
+        *((name, _WORDS) for name in ("person", "text")),
+    ]
+)
+"""One row per text: `side` is people or model, `number` counts from 0 within item and system."""
+PAIR_SCHEMA = pa.schema(
+    [
+        *((name, _WORDS) for name in ("item", "group", "probe", "kind", "system")),
+        *((name, _NUMBERS) for name in ("i", "j")),
+        ("distance", pa.float64()),
+    ]
+)
+"""One row per pair: `kind` is H, M or C, `i` and `j` are numbers of texts; in C, j is people's."""
+_Rows = tuple[pa.Schema, Iterator[pa.RecordBatch]]
 
 
 def export_rows(store: Store, path: Path) -> None:
     """Write one row per item (or token) and system to `FILE.parquet` or `FILE.csv`."""
-    schema, batches = _rows(store)
+    _export(_rows(store), path)
+
+
+def export_texts(store: Store, path: Path) -> None:
+    """Write one row per text of people and of every system to `FILE.parquet` or `FILE.csv`."""
+    _export(_text_rows(store), path)
+
+
+def export_pairs(store: Store, path: Path, allowed_probes: Collection[str] = ()) -> None:
+    """Write one row per pair of texts and probe, with its distance, to `FILE.parquet` or `.csv`."""
+    _export(_pair_rows(store, allowed_probes), path)
+
+
+def _export(rows: _Rows, path: Path) -> None:
+    schema, batches = rows
     try:
         with files.written_whole(path) as unfinished, _writer(path, unfinished, schema) as writer:
             for batch in batches:
@@ -44,11 +84,103 @@ def _protected(batch: pa.RecordBatch) -> pa.RecordBatch:
 
 def rows_table(store: Store) -> pa.Table:
     """Return one row per item (or token) and system as an Arrow table."""
-    schema, batches = _rows(store)
+    return _table(_rows(store))
+
+
+def texts_table(store: Store) -> pa.Table:
+    """Return one row per text as an Arrow table."""
+    return _table(_text_rows(store))
+
+
+def pairs_table(store: Store, allowed_probes: Collection[str] = ()) -> pa.Table:
+    """Return one row per pair of texts and probe as an Arrow table."""
+    return _table(_pair_rows(store, allowed_probes))
+
+
+def _table(rows: _Rows) -> pa.Table:
+    schema, batches = rows
     return pa.Table.from_batches(batches, schema)
 
 
-def _rows(store: Store) -> tuple[pa.Schema, Iterator[pa.RecordBatch]]:
+def _text_rows(store: Store) -> _Rows:
+    _check_texts(store)
+    names = model_systems(store)
+    rows = (row for produced in StoredTexts(store).walk() for row in _texts_of(produced, names))
+    return TEXT_SCHEMA, _batches(rows, TEXT_SCHEMA)
+
+
+def _check_texts(store: Store) -> None:
+    if not isinstance(level_of(store), Text):
+        raise UsageError(f"{store.path}: has no texts and pairs; give a run of aleatoric text.")
+
+
+def _texts_of(produced: Produced, names: Sequence[str]) -> Iterator[tuple[Any, ...]]:
+    head = produced.item.id, produced.item.group
+    texts = produced.item.references
+    persons = produced.item.persons or (None,) * len(texts)
+    for number, (person, text) in enumerate(zip(persons, texts, strict=True)):
+        yield (*head, "people", None, number, person, text)
+    for name in names:
+        for number, text in enumerate(produced.systems.get(name, ())):
+            yield (*head, "model", name, number, None, text)
+
+
+def _pair_rows(store: Store, allowed_probes: Collection[str]) -> _Rows:
+    _check_texts(store)
+    scorer = Scorer.of(store.manifest, allowed_probes, store)
+    return PAIR_SCHEMA, _pair_batches(store, scorer)
+
+
+def _pair_batches(store: Store, scorer: Scorer) -> Iterator[pa.RecordBatch]:
+    names, walk = model_systems(store), StoredTexts(store).walk()
+    probes = [probe.name for probe in scorer.probes]
+    while chunk := list(islice(walk, CHUNK)):
+        for group in scorer.scores(scorer.texts(chunk, names), names).groups:
+            heads = [(chunk[row].item.id, chunk[row].item.group) for row in group.rows]
+            for kind, system, i, j, distances in _parts(group, names):
+                step = max(1, BATCH // max(1, len(probes) * len(i)))
+                for start in range(0, len(heads) if len(i) else 0, step):
+                    part = slice(start, start + step)
+                    what, values = (kind, system), distances[:, part]
+                    yield _pair_batch(heads[part], probes, what, (i, j), values)
+
+
+def _parts(
+    group: Group, names: Sequence[str]
+) -> Iterator[tuple[str, str | None, Ints, Ints, Floats]]:
+    """Yield kind, system, numbers of both texts, and (probes, inputs, pairs) distances."""
+    n_people = group.sizes[0]
+    yield "H", None, *np.triu_indices(n_people, 1), group.human()
+    for index, name in enumerate(names):
+        n_texts = group.sizes[index + 1]
+        yield "M", name, *np.triu_indices(n_texts, 1), group.model(index)
+        grid = np.indices((n_texts, n_people)).reshape(2, -1)
+        yield "C", name, *grid, group.cross(index)
+
+
+def _pair_batch(
+    heads: Sequence[tuple[str, str]],
+    probes: Sequence[str],
+    what: tuple[str, str | None],
+    numbers: tuple[Ints, Ints],
+    distances: Floats,
+) -> pa.RecordBatch:
+    """Return the rows of one kind of pair: by input, then by probe, then by pair."""
+    n_probes, n_inputs, n_pairs = distances.shape
+    values = distances.transpose(1, 0, 2).ravel()
+    of_input = np.repeat(np.arange(n_inputs), n_probes * n_pairs)
+    of_probe = np.tile(np.repeat(np.arange(n_probes), n_pairs), n_inputs)
+    columns = [
+        *(pa.array(head, _WORDS).take(pa.array(of_input)) for head in zip(*heads, strict=True)),
+        pa.array(probes, _WORDS).take(pa.array(of_probe)),
+        *(pa.array([name] * len(values), _WORDS) for name in what),
+        *(pa.array(np.tile(number, n_inputs * n_probes), _NUMBERS) for number in numbers),
+        pa.array(values, mask=np.isnan(values)),
+    ]
+    return pa.record_batch(columns, schema=PAIR_SCHEMA)
+
+
+def _rows(store: Store) -> _Rows:
     if row_files := level_of(store).row_files(store):
         return _saved_rows(row_files)
     columns = ["system", "item", "group", "row", *store.stat_columns()]
@@ -57,7 +189,7 @@ def _rows(store: Store) -> tuple[pa.Schema, Iterator[pa.RecordBatch]]:
     return schema, _batches((row[:-1] for row in store.stat_rows()), schema)
 
 
-def _saved_rows(row_files: list[tuple[str, Path]]) -> tuple[pa.Schema, Iterator[pa.RecordBatch]]:
+def _saved_rows(row_files: list[tuple[str, Path]]) -> _Rows:
     """Return rows saved as Parquet, with the system as first column."""
     saved = pyarrow.parquet.read_schema(row_files[0][1])
     schema = saved.insert(0, pa.field("system", pa.string()))

@@ -131,6 +131,9 @@ class PlanSource:
     notes: tuple[str, ...] = ()
     split: VarianceParts | None = None
     """The noise of a pilot's own mean by source."""
+    people: tuple[int, ...] = ()
+    samples: tuple[Size, ...] = ()
+    """Numbers that are tried by default; without any, some around the pilot's."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -204,15 +207,24 @@ def make_plan(source: PlanSource, target: Target, grid: Grid) -> RunPlan:
     grid.check()
     pilot, per_group = source.around, grid.contexts_per_group
     n, m, crowding = pilot.people, pilot.samples, pilot.crowding
-    people = grid.people or tuple(dict.fromkeys(max(2, size) for size in (n // 2, n, 2 * n)))
+    people = grid.people or source.people or around(n)
     default: tuple[Size, ...] = (100, 1000, None) if m is None else (max(2, m // 10), m)
     crowding = crowding.resized(per_group) if per_group else crowding
     rows = tuple(
         _row(known, Design(*pair, groups, crowding), target)
-        for pair, known in source.known(people, grid.samples or default).items()
+        for pair, known in source.known(people, grid.samples or source.samples or default).items()
         for groups in grid.groups or _groups(known, Design(*pair, pilot.groups, crowding), target)
     )
     return RunPlan(source.name, target, rows, source.notes, source.split)
+
+
+def around(n: int) -> tuple[int, ...]:
+    """Return half, all and twice a number, at least 2.
+
+    >>> around(10), around(3)
+    ((5, 10, 20), (2, 3, 6))
+    """
+    return tuple(dict.fromkeys(max(2, size) for size in (n // 2, n, 2 * n)))
 
 
 def predicted(known: Known, design: Design) -> tuple[float, Interval | None]:

@@ -1,4 +1,4 @@
-"""Plan from a pilot: the variances of a saved word-level run."""
+"""Plan from a pilot: the variances of a saved run of words or of texts."""
 
 from __future__ import annotations
 
@@ -11,12 +11,13 @@ from aleatoric.inference import noise
 from aleatoric.inference.noise import Side, Sides, Size, VarianceParts
 from aleatoric.inference.planning import Context, Design, Pilot, Sizes
 from aleatoric.levels.base import level_of
+from aleatoric.levels.text import Text
 from aleatoric.levels.word import NextWords, cases, model_systems
 from aleatoric.runs.run import Store
 from aleatoric.studies.plan import Known, PlanSource
+from aleatoric.studies.plan_from_texts import check_spread, text_pilot, text_source
 from aleatoric.types import Case, Categorical
 
-_NO_SPREAD = 1e-12
 MOST_OTHER_WORDS = 60
 """The number of likely words that only a model gives and that people might give."""
 _EXPLAINED = (
@@ -55,29 +56,43 @@ def pilot_source(
     correlation: float | None,
     differs: bool,
     seed: int,
+    metric: str | None = None,
 ) -> PlanSource:
-    """A run as a pilot: for one system's TVD, or for a difference of two if `differs`."""
-    if not isinstance(level_of(store), NextWords):
-        raise UsageError(f"{store.path}: is not a word-level run; plan needs one, or --assume.")
-    names = _chosen(store, system, against, differs)
+    """A run as a pilot: for one system's metric, or for a difference of two if `differs`.
+
+    The metric of words is TVD; that of texts is one of `inference.components.STATISTICS`.
+    """
+    level = level_of(store)
+    if not isinstance(level, NextWords | Text):
+        problem = "is not a run of words or texts"
+        raise UsageError(f"{store.path}: {problem}; plan needs one, or --assume.")
+    if isinstance(level, NextWords) and metric not in (None, "tvd"):
+        raise UsageError(f"{store.path}: plan is for tvd at this level; leave out --metric.")
+    if of_people := (metric or "").startswith("mean_H/"):
+        _check_no_system(metric or "", system, against, differs)
+    names = [] if of_people else _chosen(store, system, against, differs)
     if len(names) == 2 and correlation is not None:
         raise UsageError(
             f"{store.path}: has both systems, and so their correlation; leave out --correlation."
         )
-    contexts = tuple(_contexts(store, names))
-    _check(contexts, str(store.path))
-    notes = [_EXPLAINED]
+    notes = []
     assumes_second = differs and len(names) == 1
     correlation = (0.5 if correlation is None else correlation) if assumes_second else None
     if assumes_second:
+        items = "contexts" if isinstance(level, NextWords) else "inputs"
         notes.append(
             f"The second system of the difference is assumed: as noisy as {names[0]}, and "
-            f"correlated with it at {correlation:g} over contexts and people."
+            f"correlated with it at {correlation:g} over {items} and people."
         )
-    label = f"{names[0]} − {names[1]}" if len(names) == 2 else names[0]
-    name = f"TVD of {label} in {store.path.name}"
+    label = f"{' − '.join(names) or 'people'} in {store.path.name}"
+    if isinstance(level, Text):
+        pilot = text_pilot(store, names, metric)
+        return text_source(f"{pilot.metric} of {label}", pilot, correlation, tuple(notes))
+    contexts = tuple(_contexts(store, names))
+    _check(contexts, str(store.path))
     split = None if len(names) == 2 else _split(contexts)
-    return source_of(name, Pilot(contexts, seed), correlation, tuple(notes), split)
+    explained = (_EXPLAINED, *notes)
+    return source_of(f"TVD of {label}", Pilot(contexts, seed), correlation, explained, split)
 
 
 def _check(contexts: Sequence[Context], run: str) -> None:
@@ -87,16 +102,8 @@ def _check(contexts: Sequence[Context], run: str) -> None:
             f"{run}: no context has two answers of people and draws of the model; use another "
             "pilot, or --assume."
         )
-    if len({context.group for context in contexts}) < 2:
-        raise UsageError(
-            f"{run}: its contexts are in one group, which says nothing about how groups differ; "
-            "use a pilot of several groups, or --assume."
-        )
-    if np.ptp([noise.distance(context.seen) for context in contexts]) < _NO_SPREAD:
-        raise UsageError(
-            f"{run}: all its contexts have the same value, which says nothing about how they "
-            "differ; use another pilot, or --assume."
-        )
+    values = [noise.distance(context.seen) for context in contexts]
+    check_spread(run, "contexts", [context.group for context in contexts], values)
 
 
 def _split(contexts: Sequence[Context]) -> VarianceParts | None:
@@ -108,6 +115,12 @@ def _split(contexts: Sequence[Context]) -> VarianceParts | None:
     return noise.split_variance(distances, groups, people, model)
 
 
+def _check_no_system(metric: str, system: str | None, against: str | None, differs: bool) -> None:
+    if differs or system is not None or against is not None:
+        problem = f"--metric {metric} is of people alone"
+        raise UsageError(f"{problem}; leave out --system, --against and --difference.")
+
+
 def _chosen(store: Store, system: str | None, against: str | None, differs: bool) -> list[str]:
     models = model_systems(store)
     for name in (system, against):
@@ -115,7 +128,9 @@ def _chosen(store: Store, system: str | None, against: str | None, differs: bool
             listed = ", ".join(models) or "none"
             raise UsageError(f"{store.path}: has no model {name!r}; its models: {listed}.")
     if not models:
-        raise UsageError(f"{store.path}: has no model to plan for; give one to word, or --assume.")
+        of_people = ", or use --metric mean_H/PROBE" if isinstance(level_of(store), Text) else ""
+        fix = f"give one to aleatoric {level_of(store).name}{of_people}, or --assume"
+        raise UsageError(f"{store.path}: has no model to plan for; {fix}.")
     if system is None and len(models) > 1 and not (differs and len(models) == 2):
         raise UsageError(f"{store.path}: name one system with --system: {', '.join(models)}.")
     first = system or models[0]

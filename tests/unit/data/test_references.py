@@ -8,6 +8,7 @@ import io
 import json
 import re
 import tarfile
+from collections import Counter
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -15,8 +16,9 @@ from typing import Any
 import pytest
 
 from aleatoric import registry
-from aleatoric.data import fetch, references
+from aleatoric.data import fetch, published_texts, references
 from aleatoric.data.opening import open_text_corpus, sniff_texts
+from aleatoric.data.selection import ReferenceLimits
 from aleatoric.errors import DataError, UsageError
 from aleatoric.types import MultiRef, TextItem
 
@@ -129,7 +131,7 @@ def simplified(folder: Path, *columns: bytes) -> Path:
 def test_read_asset_in_published_layout(tmp_path: Path) -> None:
     people = [f"a{n}\nb{n}".encode() for n in range(11)]
     folder = simplified(tmp_path / "asset", b"A\nB\n", *people)
-    found = references.load_asset(folder)
+    found = published_texts.load_asset(folder)
     # 10 comes after 9, not after 1.
     expected = [
         TextItem(str(row), str(row), (key.upper(),), tuple(f"{key}{n}" for n in range(11)))
@@ -137,7 +139,7 @@ def test_read_asset_in_published_layout(tmp_path: Path) -> None:
     ]
     assert list(found.items) == expected
     assert (found.name, found.version, found.licence) == ("asset", "valid", "CC BY-NC 4.0")
-    assert list(references.load_asset(folder / "asset.valid.orig").items) == expected
+    assert list(published_texts.load_asset(folder / "asset.valid.orig").items) == expected
     assert sniff_texts(folder) == "asset"
     assert list(open_text_corpus(str(folder)).items) == expected
 
@@ -155,10 +157,10 @@ def test_invalid_asset_files_are_rejected(
     tmp_path: Path, columns: tuple[bytes, ...], message: str
 ) -> None:
     with pytest.raises(DataError, match=message):
-        list(references.load_asset(simplified(tmp_path, *columns)).items)
+        list(published_texts.load_asset(simplified(tmp_path, *columns)).items)
 
 
-@pytest.mark.parametrize("load", [references.load_asset, references.load_writingprompts])
+@pytest.mark.parametrize("load", [published_texts.load_asset, references.load_writingprompts])
 def test_folder_without_corpus_files_is_rejected(
     load: Callable[[Path], MultiRef], tmp_path: Path
 ) -> None:
@@ -283,7 +285,7 @@ def test_corrupt_archive_is_named(tmp_path: Path, cut: bool) -> None:
 
 
 def test_url_option_is_rejected_for_file_sets() -> None:
-    with pytest.raises(UsageError, match="asset has 11 files, so it takes no --url"):
+    with pytest.raises(UsageError, match="asset has 22 files, so it takes no --url"):
         fetch.files_of("asset", url="https://example.org/")
 
 
@@ -292,7 +294,7 @@ def test_asset_rebuilt_from_its_references_has_the_published_checksums(
 ) -> None:
     """Lines joined without a trailing newline have the exact bytes of the published files."""
     source = shared / "data" / "multiref" / "asset_valid.jsonl.gz"
-    items = list(references.load_asset(source).items)
+    items = list(published_texts.load_asset(source).items)
     columns = [[item.references[n] for item in items] for n in range(10)]
     simplified(tmp_path, b"\n".join(item.input[0].encode() for item in items))
     for number, column in enumerate(columns):
@@ -300,4 +302,109 @@ def test_asset_rebuilt_from_its_references_has_the_published_checksums(
         write(tmp_path, f"asset.valid.simp.{number}", data)
         expected = {d.filename: d.sha256 for d in fetch.files_of("asset")}
         assert hashlib.sha256(data).hexdigest() == expected[f"asset.valid.simp.{number}"]
-    assert list(references.load_asset(tmp_path).items) == items
+    assert list(published_texts.load_asset(tmp_path).items) == items
+
+
+def many(n: int, **more: Any) -> dict[str, Any]:
+    return {"input": "Hi!", "references": [f"text {i}" for i in range(n)], **more}
+
+
+def limited(path: Path, text: str, seed: int = 0) -> MultiRef:
+    limits = ReferenceLimits.parse(text, seed)
+    return references.limit_references(references.load(path), limits)
+
+
+def test_reference_limits_leave_out_and_draw(tmp_path: Path) -> None:
+    path = write(tmp_path, "c.jsonl", rows(*(many(n, id=f"i{n}") for n in (1, 4, 5, 10, 30))))
+    found = limited(path, "5:10")
+    for _ in range(2):  # a second walk counts anew
+        by_id = {item.id: item.references for item in found.items}
+        assert {name: len(texts) for name, texts in by_id.items()} == {
+            "i5": 5,
+            "i10": 10,
+            "i30": 10,
+        }
+        assert list(found.notes) == [
+            "2 of 5 inputs have fewer than 5 references and are left out (--references)",
+            "1 of 3 inputs have more than 10 references: 10 of each are used, drawn at random with "
+            "seed 0 (20 are not)",
+        ]
+    numbers = [int(text.split()[1]) for text in by_id["i30"]]
+    assert numbers == sorted(set(numbers))  # in the order of the file
+    assert numbers != list(range(10))
+    smaller = next(item for item in limited(path, ":4").items if item.id == "i30")
+    assert set(smaller.references) < set(by_id["i30"])
+    other = {item.id: item.references for item in limited(path, "5:10", seed=1).items}
+    assert other["i30"] != by_id["i30"]
+
+
+def test_drawn_references_do_not_depend_on_the_other_inputs(tmp_path: Path) -> None:
+    inputs = [many(30, id=f"i{n}") for n in range(4)]
+    forward = limited(write(tmp_path, "a.jsonl", rows(*inputs)), "10")
+    backward = limited(write(tmp_path, "b.jsonl", rows(*inputs[::-1])), "10")
+    drawn = {item.id: item.references for item in forward.items}
+    assert drawn == {item.id: item.references for item in backward.items}
+    assert len(set(drawn.values())) == 4
+
+
+def test_every_reference_is_drawn_equally_often() -> None:
+    limits = ReferenceLimits.parse(":3")
+    drawn = Counter(i for item in range(4000) for i in limits.chosen(str(item), 12))
+    assert len(drawn) == 12
+    assert all(abs(count - 1000) < 5 * 27 for count in drawn.values())  # 5 standard deviations
+
+
+@pytest.mark.parametrize(
+    ("text", "sizes"),
+    [("5:", [5, 8]), (":4", [1, 4, 4]), ("5", [5, 5]), ("5:8", [5, 8]), (" 5:5 ", [5, 5])],
+)
+def test_forms_of_reference_limits(tmp_path: Path, text: str, sizes: list[int]) -> None:
+    path = write(tmp_path, "c.jsonl", rows(*map(many, (1, 5, 8))))
+    assert [len(item.references) for item in limited(path, text).items] == sizes
+
+
+@pytest.mark.parametrize("text", ["", ":", "a", "5:10:2", "-1", "5-10", "10:5", ":1", "1", "2.5"])
+def test_bad_reference_limits_are_refused(text: str) -> None:
+    with pytest.raises(UsageError, match=r"^--references .*; (write|give) "):
+        ReferenceLimits.parse(text)
+
+
+def test_no_input_with_enough_references_is_refused(tmp_path: Path) -> None:
+    path = write(tmp_path, "c.jsonl", rows(many(3), many(4)))
+    with pytest.raises(UsageError, match="no input of c has 5 references; lower the minimum"):
+        list(limited(path, "5:10").items)
+
+
+def by_person(*persons: Any) -> list[dict[str, Any]]:
+    return [{"person": person, "text": f"text of {person}"} for person in persons]
+
+
+def test_references_may_name_their_persons(tmp_path: Path) -> None:
+    path = write(tmp_path, "c.jsonl", rows(good(references=by_person("a", 2, " c "))))
+    (item,) = references.load(path).items
+    assert (item.persons, item.references[1]) == (("a", "2", "c"), "text of 2")
+    (item,) = limited(path, ":2").items
+    assert item.persons is not None
+    expected = tuple(f"text of {person}" for person in item.persons)
+    assert tuple(text.replace("  ", " ").strip() for text in item.references) == expected
+    table = "input,reference,person\nx,one,p\nx,two,q\n"
+    (item,) = references.load(write(tmp_path, "c.csv", table.encode())).items
+    assert (item.references, item.persons) == (("one", "two"), ("p", "q"))
+
+
+@pytest.mark.parametrize(
+    ("own", "message"),
+    [
+        (
+            [good(references=by_person("a", "a"))],
+            "line 1: person 'a' writes two texts .*; keep one",
+        ),
+        ([GOOD, good(id=2, references=by_person("a", "b"))], "line 2: only some rows have persons"),
+        ([good(references=[*by_person("a"), "b"])], "entry of references is not an object with"),
+        ([good(references=[{"person": "a"}])], "exactly person and text; write every entry as"),
+        ([good(references=[{"person": " ", "text": "b"}])], "person ' ' is not an identifier"),
+    ],
+)
+def test_bad_persons_are_refused(tmp_path: Path, own: list[Any], message: str) -> None:
+    with pytest.raises(DataError, match=message):
+        list(references.load(write(tmp_path, "c.jsonl", rows(*own))).items)

@@ -125,3 +125,21 @@ def test_file_without_rows_or_matching_ids_is_rejected(tmp_path: Path) -> None:
         load_texts(str(tmp_path / "none.jsonl"))
     with pytest.raises(DataError, match="no id of its rows"):
         texts_of(load_texts(str(recorded(tmp_path, {"id": "other", "texts": ["a"]}))))
+
+
+def test_samples_takes_the_first_texts_and_notes_inputs_with_fewer(tmp_path: Path) -> None:
+    path = recorded(
+        tmp_path,
+        {"id": "1", "texts": ["a", None, "b", "c"]},
+        {"id": "2", "texts": ["d", "e"]},
+        {"id": "3", "texts": ["f"]},
+    )
+    model = load_texts(str(path))
+    found = {t.item_id: t.texts for t in model.write(ITEMS, Writing(most_recorded=2))}
+    assert found == {"1": ("a", "b"), "2": ("d", "e"), "3": ("f",)}
+    assert list(model.notes()) == [
+        "system: inputs have unequal numbers of texts, 1 to 2",
+        "system: 1 texts are null and left out",
+        "system: 1 inputs have fewer texts than --samples",
+        "system: 1 texts beyond --samples are not used",
+    ]
