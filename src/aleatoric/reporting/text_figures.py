@@ -22,8 +22,6 @@ from aleatoric.studies.figure_data import Lines, Panels, Picture, histograms
 from aleatoric.types import Floats
 
 Bounds = tuple[float, float]
-MAIN = ("lexical-1", "syntactic-2", "semantic")
-"""The probes of the paper's figures; all others are in its appendix."""
 N_BINS = 25
 _DIFFERENCES = {"fig3_mean_M_minus_H": "M", "fig8_mean_C_minus_H": "C"}
 _DECODERS = {
@@ -69,7 +67,7 @@ def probes_of(store: Store) -> list[str]:
 
 def main_of(probes: Sequence[str]) -> list[str]:
     """Return the probes that the paper's figures show, or all if the run has none of them."""
-    return [probe for probe in MAIN if probe in probes] or list(probes)
+    return [probe for probe in text.MAIN if probe in probes] or list(probes)
 
 
 def bounds_of(store: Store, probe: str) -> Bounds:
