@@ -41,13 +41,13 @@ def unpaired(first: Sample, second: Sample, seed: int, method: str = DEFAULT_MET
     undefined = len(first[0]) + len(second[0]) - sum(map(len, values))
     if not all(map(len, values)):
         return Paired(Estimate(None, None, 0, 0, undefined), None, None, NO_VALUE)
-    tables = [_sums(*sample) for sample in (first, second)]
+    left, right = (_sums(*sample) for sample in (first, second))
     value = float(values[0].mean() - values[1].mean())
-    resampled = _resampled(*tables, seed, method)
-    n_groups = sum(map(len, tables))
+    resampled = _resampled(left, right, seed, method)
+    n_groups = len(left) + len(right)
     counts = sum(map(len, values)), n_groups, undefined
     difference = Estimate(value, resampled.interval, *counts, reason=resampled.reason)
-    test = permutation(*tables, seed)
+    test = permutation(left, right, seed)
     reason = None if test else ONE_GROUP
     return Paired(difference, test, _effect(*values), reason)
 
@@ -106,9 +106,8 @@ def _resampled(first: Floats, second: Floats, seed: int, method: str) -> Resampl
     if bootstrap.uses_t(method, min(len(first), len(second))):
         return Resampled(_welch(centre, left_out))
     if method == "percentile":
-        interval = _percentile(first, second, seed)
-    else:
-        interval = _studentised(first, second, centre, seed, _error(left_out))
+        return Resampled(bootstrap.including(_percentile(first, second, seed), centre))
+    interval = _studentised(first, second, centre, seed, _error(left_out))
     if interval is None:
         return Resampled(None, bootstrap.NO_REPLICATE)
     return Resampled(bootstrap.including(interval, centre))
@@ -178,7 +177,10 @@ def _moments(table: Floats) -> Floats:
 def _ratio(chosen: Floats, whole: Floats, sizes: tuple[int, int]) -> Floats:
     """Return Welch's t of the chosen groups and of all others, from sums of `_moments`."""
     means, variances = zip(
-        *(_mean_and_variance(own, n) for own, n in zip((chosen, whole - chosen), sizes, strict=True)),
+        *(
+            _mean_and_variance(own, n)
+            for own, n in zip((chosen, whole - chosen), sizes, strict=True)
+        ),
         strict=True,
     )
     gaps, errors = means[0] - means[1], np.sqrt(sum(variances))
@@ -215,7 +217,7 @@ def _choices(first: int, second: int, seed: int, n: int) -> tuple[NDArray[np.int
 
 
 def _effect(first: Floats, second: Floats) -> Effect:
-    """Return the difference in pooled standard deviations, and the share of pairs that are lower."""
+    """Return the difference in standard deviations, and the share of pairs that are lower."""
     spread = math.sqrt((_variance(first) + _variance(second)) / 2)
     scale = max(float(np.abs(first).max()), float(np.abs(second).max()))
     cohen_d = None if spread <= 1e-12 * scale else float(first.mean() - second.mean()) / spread

@@ -72,13 +72,13 @@ class Level(ABC):
     compared_first: ClassVar[tuple[str, ...]] = ("*",)
     """Patterns of those among them that a terminal shows, the leading one first."""
     across: ClassVar[tuple[str, ...]] = ()
-    """Patterns of the metrics of systems that are compared between corpora; none if they are not."""
+    """Patterns of the metrics of systems that are compared between corpora, if any."""
     across_people: ClassVar[tuple[str, ...]] = ()
     """Patterns of the metrics of people among the results of the first control."""
     across_first: ClassVar[tuple[str, ...]] = ()
     """Patterns of those among both that a terminal shows."""
     task_fields: ClassVar[tuple[str, ...]] = ()
-    """Entries of signatures that may differ between corpora, such as the tokenizer of a language."""
+    """Entries of signatures that may differ between corpora, such as the tokenizer."""
     needs_out: ClassVar[bool] = False
     """Whether `--out` is required because the output files are the point of a run."""
     packages: ClassVar[tuple[str, ...]] = ("numpy", "scipy")

@@ -13,8 +13,6 @@ from fnmatch import fnmatchcase
 from itertools import combinations
 from typing import Any
 
-import numpy as np
-
 from aleatoric.data.selection import PART_ONLY
 from aleatoric.errors import UsageError
 from aleatoric.inference.bootstrap import DEFAULT_METHOD, NO_INTERVALS, check_method
@@ -100,7 +98,9 @@ class ComparedTasks(Tabular):
                 for label, metrics in self.metrics.items()
             },
             "letters": {
-                label: {m: dict(self.letters[label, m]) for m in metrics if (label, m) in self.letters}
+                label: {
+                    m: dict(self.letters[label, m]) for m in metrics if (label, m) in self.letters
+                }
                 for label, metrics in self.metrics.items()
             },
             "alpha": self.alpha,
@@ -173,10 +173,8 @@ def _task(
     for store in stores:
         for result in results_of(store, interval):
             results.setdefault((store, result.system), {})[result.metric] = result
-    members = {
-        PEOPLE: ComparedSystem(first, control, PEOPLE, results[first, control])
-        for control in level.controls[:1]
-    }
+    control = level.controls[0]
+    members = {PEOPLE: ComparedSystem(first, control, PEOPLE, results.get((first, control), {}))}
     models = {store: level.model_systems(store) for store in stores}
     for label, (store, system) in labels_of(stores).items():
         if system in models[store] and (systems is None or label in systems):
@@ -199,8 +197,8 @@ def compare_tasks(
     """
     labels = _labels(tasks, systems)
     chosen = _metrics(tasks, labels, metrics, only_leading)
-    comparisons = tuple(comparing.adjusted(_compare_all(tasks, chosen, seed, interval)))
-    tested = [c for c in comparisons if isinstance(c, TaskComparison)]
+    adjusted = comparing.adjusted(list(_compare_all(tasks, chosen, seed, interval)))
+    tested = [comparison for comparison in adjusted if isinstance(comparison, TaskComparison)]
     letters = {
         (label, metric): own
         for label, names in chosen.items()
@@ -341,7 +339,8 @@ def _notes(
     alpha: float,
 ) -> Iterator[str]:
     yield UNPAIRED
-    yield from joined(_lacking(tasks, chosen))
+    for task in tasks:
+        yield from _lacking(task, chosen)
     yield from _differing_fields(tasks, chosen)
     for task in tasks:
         saved = dict.fromkeys(note for store in task.stores for note in saved_notes(store))
@@ -350,16 +349,14 @@ def _notes(
     yield from joined(impossible(comparing.by_metric(comparisons), alpha))
 
 
-def _lacking(
-    tasks: Sequence[Task], chosen: Mapping[str, Sequence[str]]
-) -> Iterator[tuple[str, str]]:
-    """Yield metrics that people or a system lack in some tasks, which are named."""
-    for label, metrics in chosen.items():
-        for metric in metrics:
-            without = [task.name for task in tasks if task.result(label, metric) is None]
-            if without:
-                whose = "" if label == PEOPLE else f"{label}: "
-                yield f": {whose}not measured in {', '.join(without)}", metric
+def _lacking(task: Task, chosen: Mapping[str, Sequence[str]]) -> Iterator[str]:
+    """Note systems and metrics that other tasks have."""
+    if absent := [label for label in chosen if label not in task.members]:
+        yield f"{task.name}: has no {', '.join(absent)}"
+    pairs = ((label, m) for label in chosen if label in task.members for m in chosen[label])
+    lacking = dict.fromkeys(metric for label, metric in pairs if not task.result(label, metric))
+    if lacking:
+        yield f"{task.name}: not measured: {', '.join(lacking)}"
 
 
 def _differing_fields(tasks: Sequence[Task], chosen: Mapping[str, Sequence[str]]) -> Iterator[str]:

@@ -11,7 +11,7 @@ from scipy import stats
 
 from aleatoric.inference.bootstrap import ONE_GROUP as NO_INTERVAL
 from aleatoric.inference.paired import NO_VALUE, ONE_GROUP
-from aleatoric.inference.unpaired import Sample, WELCH, unpaired
+from aleatoric.inference.unpaired import WELCH, Sample, unpaired
 from aleatoric.rng import stream
 
 

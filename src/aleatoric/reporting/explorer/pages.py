@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterator, Mapping
-from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -87,10 +86,11 @@ def _spread(run: OpenRun) -> Data | None:
         return None
     every = np.concatenate([samples[name] for name in names])
     edges = np.linspace(min(0.0, float(every.min())), max(1.0, float(every.max())), N_BINS + 1)
-    drawn = histograms("", measure.heading, {name: samples[name] for name in names}, edges)
     first_slot = 0 if any(map(state.is_control, names)) else 1
+    slots = range(first_slot, first_slot + len(names))
+    drawn = histograms("", measure.heading, {name: samples[name] for name in names}, edges, slots)
     return {
-        "picture": to_json(to_data(replace(drawn, first_slot=first_slot))),
+        "picture": to_json(to_data(drawn)),
         "title": f"Distribution of {measure.heading} over {state.view.items}",
         "about": f"{measure.heading}: {measure.about}.",
     }
