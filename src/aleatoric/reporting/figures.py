@@ -316,8 +316,7 @@ _KINDS: dict[type, tuple[Callable[..., None], Callable[[Any], float]]] = {
 }
 """How each kind of figure is drawn, and its height in inches, with all rows and its legend."""
 FORMATS = ("pdf", "svg", "png")
-ROWS_PER_SHEET = 3
-COLUMN_WIDTH, TEXT_WIDTH = 3.3, 6.8
+COLUMN_WIDTH, TEXT_WIDTH, SHEET_HEIGHT = 3.3, 6.8, 9.6
 """Inches, for a paper in two columns and a font of 7 points."""
 _LONGEST_NAME = 180
 """Bytes of a file name, which file systems limit to 255 with its number and extension."""
@@ -422,8 +421,14 @@ def _missing_glyphs_drawn_as_boxes() -> Iterator[None]:
 def _pages(picture: figure_data.Picture) -> Iterator[Panels]:
     """A figure as sheets of panels, none with more rows than fit."""
     whole = picture if isinstance(picture, Panels) else Panels("", (picture,), 1)
-    for page in pages(whole.pictures, whole.columns * ROWS_PER_SHEET):
+    rows = list(pages(whole.pictures, whole.columns))
+    per_sheet = max(1, int(SHEET_HEIGHT // max(map(_height, rows))))
+    for page in pages(whole.pictures, whole.columns * per_sheet):
         yield Panels(whole.title, tuple(page), min(whole.columns, len(page)))
+
+
+def _height(row: Sequence[figure_data.Picture]) -> float:
+    return max(_KINDS[type(picture)][1](picture) for picture in row)
 
 
 _WIDE = figure_data.Dots | figure_data.HeatMap | figure_data.Boxes
@@ -432,7 +437,7 @@ _WIDE = figure_data.Dots | figure_data.HeatMap | figure_data.Boxes
 def _sheet(page: Panels) -> Figure:
     from matplotlib.figure import Figure
 
-    heights = [_KINDS[type(picture)][1](picture) for picture in page.pictures[:: page.columns]]
+    heights = [_height(row) for row in pages(page.pictures, page.columns)]
     is_wide = page.columns > 1 or isinstance(page.pictures[0], _WIDE)
     size = (TEXT_WIDTH if is_wide else COLUMN_WIDTH, sum(heights))
     figure = Figure(figsize=size, layout="constrained")

@@ -238,6 +238,7 @@ def render(sections: Sequence[Section], tasks: Sequence[TasksPart] = ()) -> str:
         title=", ".join(part.title for part in sections),
         sections=sections,
         tasks=tasks,
+        parts=[*tasks, *sections],
         style=Markup("\n".join(map(resource, STYLES))),
         script=Markup(script),
         # Allows this script and no other.

@@ -195,11 +195,13 @@ def differences(parts: Tasks, side: str) -> Panels:
         measured = part.members if probe in probes_of(part.first) else ()
         return {m.label: values(m.store, m.system, *ends) for m in measured}
 
-    def picture(part: ReportPart, probe: str) -> Histograms:
+    def picture(part: ReportPart, probe: str) -> Histograms | Blank:
         every = [own for p in parts.values() for own in samples(p, probe).values()]
         end, shown = _upper_end([np.abs(sample) for sample in every]), samples(part, probe)
         edges = np.linspace(-end, end, 2 * N_BINS + 1)
         # The first slot is the control's in every figure, also where it is not shown.
+        if not shown:
+            return Blank(probe, "not measured")
         slots = [1 + (labels.index(n) if len(labels) <= MOST_TOGETHER else 0) for n in shown]
         return histograms(probe, f"μ{side} − μH", shown, edges, slots)
 
@@ -303,9 +305,9 @@ def decoder_dots(parts: Tasks, metric: str, label: str) -> Dots | Panels:
             return interval_dots(probe, label, tuple(systems), {label: row})
 
         return _grid(parts, main_of(_probes(parts)), picture)
+    rows = tuple(dict.fromkeys(probe for own in estimates.values() for _, probe in own))
     dots = []
     for name, own in estimates.items():
-        rows = tuple(dict.fromkeys(probe for _, probe in own))
         series = {s: [own.get((s, probe)) for probe in rows] for s in systems}
         dots.append(interval_dots(name, label, rows, series, CONTROL))
     return dots[0] if len(dots) == 1 else Panels("", tuple(figure_data.shared(dots)), 2)

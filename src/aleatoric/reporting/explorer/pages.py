@@ -176,6 +176,7 @@ def compare(site: Site, params: Params) -> Data:
         **listing.listed(items),
         "title": f"{first.label} v {second.label}",
         "found": {"first": first, "second": second, "measure": measure},
+        "measures": listing.common_measures(first, second),
         "known": listing.candidates(site, run),
         "means": [items.columns.mean(key) for key in (listing.A, listing.B, listing.DIFFERENCE)],
         "lower": float(((defined < 0) + 0.5 * (defined == 0)).mean()) if len(defined) else None,
@@ -414,7 +415,9 @@ def _rows(named: NamedSystem, place: int, measures: tuple[Measure, ...]) -> Iter
     if scored is None:
         return
     for row in np.flatnonzero(scored.places == place).tolist():
-        values = [scored.values[measure.key][row] for measure in measures]
+        # A run beside this one may have other probes.
+        columns = (scored.values.get(measure.key) for measure in measures)
+        values = [math.nan if column is None else column[row] for column in columns]
         if not all(math.isnan(value) for value in values):
             cells = [listing.shown_value(v, m) for v, m in zip(values, measures, strict=True)]
             yield {"name": named.label, "cells": cells}
