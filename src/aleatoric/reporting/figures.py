@@ -129,10 +129,12 @@ def _histograms(axes: Axes, data: figure_data.Histograms) -> None:
         axes.stairs(heights, data.edges, color=color, linestyle=dash, linewidth=1.4, label=shown)
     _labels(axes, data.title, data.x_label, "density")
     axes.set_xlim(*data.x_ends)
+    if data.x_ends[0] < 0 < data.x_ends[1]:
+        axes.axvline(0, color=GRAY, linewidth=0.8)
     if data.y_end:
         axes.set_ylim(0, data.y_end)
-    # Below the axes, where it hides no bars.
-    axes.legend(loc="upper center", bbox_to_anchor=(0.5, -0.17))
+    # Below the axes and their label, where it hides no bars.
+    axes.legend(loc="upper center", bbox_to_anchor=(0.5, -0.24))
 
 
 def _scatter(axes: Axes, data: figure_data.Scatter) -> None:
@@ -228,7 +230,7 @@ def _dots(axes: Axes, data: figure_data.Dots) -> None:
         axes.axhline(row - 0.5, color="#dddddd", linewidth=0.6)
     axes.axvline(0, color=GRAY, linewidth=0.8)
     axes.set_yticks(range(len(data.rows)), [safe(row) for row in data.rows])
-    axes.invert_yaxis()
+    axes.set_ylim(len(data.rows) - 0.5, -0.5)
     if data.x_ends:
         axes.set_xlim(*data.x_ends)
     _labels(axes, data.title, data.x_label, "")
@@ -296,12 +298,14 @@ def _points(axes: Axes, data: figure_data.Points) -> None:
     axes.legend(loc="upper center", bbox_to_anchor=(0.5, -0.2))
 
 
-def _n_named(data: figure_data.Lines) -> int:
-    return sum(not line.faded for line in data.lines)
+def _lines_height(data: figure_data.Lines) -> float:
+    named = [line for line in data.lines if not line.faded]
+    # Small multiples are lower.
+    return (2.1 if len(named) == len(data.lines) else 1.6) + 0.07 * (len(named) + len(data.marks))
 
 
 _KINDS: dict[type, tuple[Callable[..., None], Callable[[Any], float]]] = {
-    figure_data.Lines: (_lines, lambda data: 2.1 + 0.07 * (_n_named(data) + len(data.marks))),
+    figure_data.Lines: (_lines, _lines_height),
     figure_data.Histograms: (_histograms, lambda data: 2.0 + 0.14 * len(data.heights)),
     figure_data.Scatter: (_scatter, lambda data: 2.4),
     figure_data.Boxes: (_boxes, lambda data: 2.4),

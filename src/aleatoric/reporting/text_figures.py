@@ -115,7 +115,10 @@ def _probes(parts: Tasks) -> list[str]:
 def _grid(
     parts: Tasks, probes: Sequence[str], draw: Callable[[ReportPart, str], Picture]
 ) -> Panels:
-    """Return one row of panels per part, one column per probe; the panels of a probe share axes."""
+    """Return one row of panels per part, one column per probe; the panels of a probe share axes.
+
+    With more than three probes, a part has several rows; with one, rows have several parts.
+    """
     if len(parts) == 1:
         (part,) = parts.values()
         return Panels("", tuple(draw(part, probe) for probe in probes), min(3, len(probes)))
@@ -129,7 +132,7 @@ def _grid(
     rows = zip(parts, zip(*columns, strict=True), strict=True)
     titled = (replace(one, title=f"{name}: {one.title}") for name, row in rows for one in row)
     n = len(probes)
-    wide = n if n <= 3 else next((c for c in (3, 2) if n % c == 0), 1)
+    wide = min(3, len(parts)) if n == 1 else n if n <= 3 else 2 - n % 2 if n % 3 else 3
     return Panels("", tuple(titled), wide)
 
 

@@ -16,7 +16,7 @@ function drawLines(data, width, isListed) {
   const entries = isListed ? curves.filter((line) => !line.faded).map(({ label, slot }) => ({ label, slot, dashed: true })) : [];
   const known = curves.filter((line) => !line.faded), faded = curves.filter((line) => line.faded);
   const drawn = known.filter((line) => !line.points.length), few = known.filter((line) => line.points.length);
-  const plot = drawn.length || !few.length ? plotFor(width, entries, 0, {}, data.x_label) : plotFor(width, entries, 66 + 26 * few.length, {}, data.x_label);
+  const plot = drawn.length || !few.length ? plotFor(width, entries, faded.length ? 170 : 0, {}, data.x_label) : plotFor(width, entries, 66 + 26 * few.length, {}, data.x_label);
   const xs = curves.flatMap((line) => line.x.concat(line.points)).concat(data.marks.map((m) => m.x));
   const ys = drawn.flatMap((line) => line.y.concat(line.high, line.low)).concat(data.marks.map((m) => m.y), [0]);
   const x = scale(...(data.x_ends || extent(xs, few.length ? 0.04 : 0)), plot.left, plot.right);
