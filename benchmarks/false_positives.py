@@ -64,7 +64,7 @@ def two_tasks(rng: np.random.Generator, planted: bool, n_groups: tuple[int, int]
         noise = rng.normal(0, 0.1, len(groups))
         values = 0.5 + means[groups] + noise + 0.1 * side * planted
         samples.append((values, [str(g) for g in groups]))
-    found = unpaired(*samples, seed=0, method="none")
+    found = unpaired(samples[0], samples[1], seed=0, method="none")
     return found.test.p if found.test else None
 
 

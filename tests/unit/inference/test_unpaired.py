@@ -45,7 +45,7 @@ def test_few_groups_are_moved_in_all_ways(sizes: tuple[int, int]) -> None:
     for part in (groups[: sizes[0]], groups[sizes[0] :]):
         names = [str(i) for i, group in enumerate(part) for _ in group]
         samples.append((np.array([v for group in part for v in group]), names))
-    found = unpaired(*samples, seed=0)
+    found = unpaired(samples[0], samples[1], seed=0)
     assert found.test is not None
     assert found.test.exact
     assert found.test.p == pytest.approx(np.mean(np.abs(naive) >= abs(observed) - 1e-9))
