@@ -15,6 +15,7 @@ from numpy.typing import NDArray
 
 from aleatoric.inference.control import fits, one_population
 from aleatoric.inference.paired import paired
+from aleatoric.inference.unpaired import Sample, unpaired
 from aleatoric.metrics.calibration import ECE, equal_width_edges
 from aleatoric.metrics.reduction import Mean
 from aleatoric.rng import stream
@@ -51,6 +52,19 @@ def mean_difference(rng: np.random.Generator, planted: bool, n_groups: int) -> f
         noise = rng.gamma(2.0, 0.05, len(groups))
         sides.append({"tvd": (0.5 + hard + suited + noise + 0.05 * side * planted)[:, None]})
     found = paired(sides[0], sides[1], [str(g) for g in groups], Mean("tvd"), seed=0)
+    return found.test.p if found.test else None
+
+
+def two_tasks(rng: np.random.Generator, planted: bool, n_groups: tuple[int, int]) -> float | None:
+    """Two tasks with inputs of their own; the second has a larger and more skewed spread."""
+    samples: list[Sample] = []
+    for side, n in enumerate(n_groups):
+        groups = np.repeat(np.arange(n), rng.integers(1, 6, n))
+        means = (rng.gamma(2.0, 0.1, n) - 0.2) * (1 + side)
+        noise = rng.normal(0, 0.1, len(groups))
+        values = 0.5 + means[groups] + noise + 0.1 * side * planted
+        samples.append((values, [str(g) for g in groups]))
+    found = unpaired(samples[0], samples[1], seed=0, method="none")
     return found.test.p if found.test else None
 
 
@@ -99,6 +113,11 @@ TESTS: dict[str, Simulation] = {
     "paired, mean, 55 passages": partial(mean_difference, n_groups=55),
     "paired, ECE, 15 passages": partial(ece_difference, n_groups=15),
     "paired, ECE, 55 passages": partial(ece_difference, n_groups=55),
+    "unpaired, mean, 6 v 8 groups (all moves)": partial(two_tasks, n_groups=(6, 8)),
+    "unpaired, mean, 15 v 15 groups": partial(two_tasks, n_groups=(15, 15)),
+    "unpaired, mean, 20 v 60 groups": partial(two_tasks, n_groups=(20, 60)),
+    "unpaired, mean, 60 v 20 groups": partial(two_tasks, n_groups=(60, 20)),
+    "unpaired, mean, 100 v 100 groups": partial(two_tasks, n_groups=(100, 100)),
     "one item, 40 people v 40 draws": partial(two_samples, n_human=40, n_model=40),
     "one item, 40 people v 1000 draws": partial(two_samples, n_human=40, n_model=1000),
     "one item, 100 people v 100 draws": partial(two_samples, n_human=100, n_model=100),

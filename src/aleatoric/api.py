@@ -32,6 +32,7 @@ if TYPE_CHECKING:
     from aleatoric.nextword.live import LiveModel
     from aleatoric.studies.compare import Compared
     from aleatoric.studies.plan import RunPlan
+    from aleatoric.studies.tasks import ComparedTasks
 
 PathLike = str | Path
 _WAVE = 10
@@ -208,12 +209,13 @@ def compare(
     alpha: float = 0.05,
     matched: bool = False,
     seed: int = 0,
-) -> Compared:
+) -> Compared | ComparedTasks:
     """Test whether systems differ: paired differences on common items.
 
-    The result prints as tables; `.to_pandas()` gives one row per pair and metric.
+    Text runs of several corpora are compared as tasks: people, and each system, between every two
+    tasks, unpaired. The result prints as tables; `.to_pandas()` gives one row per pair and metric.
     """
-    from aleatoric.studies import compare as comparing
+    from aleatoric.studies.tasks import compare_runs
 
     if not runs:
         raise ArgumentError("there is nothing to compare: give at least one run.")
@@ -223,7 +225,7 @@ def compare(
         for store in stores:
             base.score(store, again=False)
         chosen = _several(systems), _several(metrics)
-        return comparing.compare(stores, *chosen, alpha, seed, matched=matched)
+        return compare_runs(stores, *chosen, alpha, seed, matched=matched)
 
 
 def plan(

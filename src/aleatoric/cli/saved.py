@@ -9,7 +9,7 @@ from collections.abc import Callable
 from contextlib import ExitStack
 from functools import partial
 from pathlib import Path
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
 from typer import Argument, Option
 
@@ -21,6 +21,10 @@ from aleatoric.inference.bootstrap import DEFAULT_METHOD, check_method
 from aleatoric.levels import base
 from aleatoric.probes.base import check_known_probes, probe_options
 from aleatoric.runs.run import Store
+
+if TYPE_CHECKING:
+    from aleatoric.studies.compare import Compared
+    from aleatoric.studies.tasks import ComparedTasks
 
 
 @prints_results
@@ -129,10 +133,11 @@ def compare(
 ) -> None:
     """Do systems differ? Paired differences on common items, with tests.
 
+    Text runs of several corpora are compared as tasks: people, and each system, between tasks.
+
     Example: `aleatoric compare runs/gpt2 runs/bloom --metric overlap`
     """
-    from aleatoric.reporting.comparisons import comparison_data, comparison_tables, summary
-    from aleatoric.studies import compare as comparing
+    from aleatoric.studies.tasks import compare_runs
 
     if not 0 < alpha < 1:
         problem = f"--alpha {alpha:g} is no significance level"
@@ -142,7 +147,7 @@ def compare(
         stores = [opened.enter_context(Store.open(run)) for run in runs]
         for store in stores:
             base.score(store, base.Monitor(track), again=False)
-        compared = comparing.compare(
+        compared = compare_runs(
             stores,
             system or (),
             metric or (),
@@ -152,11 +157,26 @@ def compare(
             matched=matched,
             only_leading=not output.shows_all,
         )
-    data = [comparison_data(compared)]
-    show_tables(comparison_tables(compared), output, compared.to_dict(), data)
-    show_lines(summary(compared), output)
+    _show_compared(compared, output)
     for note in () if output.as_json else compared.notes:
         say(f"note: {note}")
+
+
+def _show_compared(compared: Compared | ComparedTasks, output: Output) -> None:
+    """Print the tables of a comparison of systems, or of tasks, and what they say."""
+    from aleatoric.reporting import comparisons, tasks
+    from aleatoric.studies.compare import Compared
+
+    document = compared.to_dict()
+    if isinstance(compared, Compared):
+        data = [comparisons.comparison_data(compared)]
+        show_tables(comparisons.comparison_tables(compared), output, document, data)
+        show_lines(comparisons.summary(compared), output)
+        return
+    intervals = output.layout != "terminal"
+    shown = tasks.task_tables(compared, output.shows_all, intervals)
+    show_tables(shown, output, document, tasks.task_data(compared))
+    show_lines(tasks.task_summary(compared), output)
 
 
 def report(

@@ -80,13 +80,18 @@ def resample(
     if not _varies(left_out):
         return Resampled(None, NO_SPREAD if np.isfinite(left_out).all() else FEW_GROUPS)
     centre = float(value(sums.sum(axis=0)[None, :])[0])
-    limits = {"t": len(sums), "auto": MAX_T_GROUPS, "studentised": MIN_GROUPS - 1, "percentile": 0}
-    if len(sums) <= limits[check_method(method)]:
+    if uses_t(method, len(sums)):
         error = jackknife_error(left_out)
         assert error is not None  # at least two values vary
         return Resampled(t_interval(centre, error, len(sums), level, skewness(left_out)))
     interval = _bootstrap_interval(sums, value, seed, n_replicates, level, method)
     return Resampled(including(interval, centre)) if interval else Resampled(None, NO_REPLICATE)
+
+
+def uses_t(method: str, n_groups: int) -> bool:
+    """Whether a method takes Student's t for this many groups."""
+    most = {"t": n_groups, "auto": MAX_T_GROUPS, "studentised": MIN_GROUPS - 1, "percentile": 0}
+    return n_groups <= most[check_method(method)]
 
 
 def replicates(sums: Floats, value: Value, seed: int, n_replicates: int = N_REPLICATES) -> Floats:
@@ -104,7 +109,7 @@ def including(interval: Interval, value: float) -> Interval:
 
 
 def t_interval(
-    value: float, error: float, n_groups: int, level: float = 0.95, skew: float = 0.0
+    value: float, error: float, n_groups: float, level: float = 0.95, skew: float = 0.0
 ) -> Interval:
     """Student's t around a value, with n_groups - 1 degrees of freedom for its standard error.
 
@@ -117,7 +122,7 @@ def t_interval(
     return Interval(value + low * error, value + high * error, level, T_METHOD)
 
 
-def t_quantile(share: float, degrees: int) -> float:
+def t_quantile(share: float, degrees: float) -> float:
     """Quantile of Student's t."""
     from scipy.special import stdtrit  # a slow import
 
@@ -218,9 +223,17 @@ def _bootstrap_interval(
 
 
 def _ratios(sums: Floats, value: Value, weights: Floats, centre: float) -> Floats:
-    """(replicate's value - value) / replicate's standard error; infinite or NaN without one.
+    """(replicate's value - value) / replicate's standard error; infinite or NaN without one."""
+    values, errors = replicate_errors(sums, value, weights)
+    with np.errstate(divide="ignore", invalid="ignore"):
+        ratios: Floats = (values - centre) / errors
+    return np.where(errors > 1e-12, ratios, np.nan)
 
-    The standard error is a jackknife with each drawn copy of a group left out; there is none if the
+
+def replicate_errors(sums: Floats, value: Value, weights: Floats) -> tuple[Floats, Floats]:
+    """Return every replicate's value and its standard error.
+
+    The standard error is a jackknife with each drawn copy of a group left out; it is NaN if the
     value is undefined without one of them.
     """
     # Replicates are contiguous in memory, so that operations vectorize over them.
@@ -232,9 +245,7 @@ def _ratios(sums: Floats, value: Value, weights: Floats, centre: float) -> Float
     means = (drawn * without).sum(axis=0) / n_groups
     squares = (drawn * (without - means) ** 2).sum(axis=0)
     errors = np.sqrt((n_groups - 1) / n_groups * squares)
-    with np.errstate(divide="ignore", invalid="ignore"):
-        ratios: Floats = (value(totals) - centre) / errors
-    return np.where((errors > 1e-12) & ~is_undefined, ratios, np.nan)
+    return value(totals), np.where(is_undefined, np.nan, errors)
 
 
 @lru_cache(maxsize=2)

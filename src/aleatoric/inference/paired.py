@@ -33,6 +33,8 @@ class PermutationTest:
     p: float
     n_permutations: int
     exact: bool
+    moved: str = "swap of groups"
+    """What a permutation does."""
 
     @property
     def smallest(self) -> float:
@@ -43,7 +45,7 @@ class PermutationTest:
     def method(self) -> str:
         """A description of the test."""
         kind = "all" if self.exact else "random"
-        return f"swap of groups, {self.n_permutations} {kind} permutations"
+        return f"{self.moved}, {self.n_permutations} {kind} permutations"
 
 
 @dataclass(frozen=True, slots=True)
@@ -58,7 +60,10 @@ class Effect:
 
 @dataclass(frozen=True, slots=True)
 class Paired:
-    """First system minus second on common items; `reason` says why a part is undefined."""
+    """First minus second, of two systems on common items or of two independent samples.
+
+    `reason` says why a part is undefined.
+    """
 
     difference: Estimate
     test: PermutationTest | None

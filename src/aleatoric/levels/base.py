@@ -71,6 +71,14 @@ class Level(ABC):
     """Patterns of the metrics that are compared by default, the leading ones first."""
     compared_first: ClassVar[tuple[str, ...]] = ("*",)
     """Patterns of those among them that a terminal shows, the leading one first."""
+    across: ClassVar[tuple[str, ...]] = ()
+    """Patterns of the metrics of systems that are compared between corpora, if any."""
+    across_people: ClassVar[tuple[str, ...]] = ()
+    """Patterns of the metrics of people among the results of the first control."""
+    across_first: ClassVar[tuple[str, ...]] = ()
+    """Patterns of those among both that a terminal shows."""
+    task_fields: ClassVar[tuple[str, ...]] = ()
+    """Entries of signatures that may differ between corpora, such as the tokenizer."""
     needs_out: ClassVar[bool] = False
     """Whether `--out` is required because the output files are the point of a run."""
     packages: ClassVar[tuple[str, ...]] = ("numpy", "scipy")
@@ -195,6 +203,10 @@ class Level(ABC):
     ) -> Iterator[tuple[str, tuple[str, int], Pair]] | None:
         """Yield system, item id with row number, and distributions; `None` at other levels."""
         return None
+
+    def task_facts(self, store: Store) -> dict[str, float | None]:
+        """Return what differs between corpora besides their items: heading -> number."""
+        return {"items": store.n_items}
 
     def row_files(self, store: Store) -> list[tuple[str, Path]] | None:
         """Return systems with their Parquet files of rows, or `None` to export the statistics."""

@@ -45,6 +45,8 @@ ASKED = ("max_new_tokens", "template", "chat", "turns", "stop")
 """Generation options besides the decoder, the seed and the number of texts."""
 GAPPY = "more than 20% of the pairs of texts have no distance by this probe"
 """Why there is no interval and no verdict."""
+MAIN = ("lexical-1", "syntactic-2", "semantic")
+"""The probes of the paper's figures; all others are in its appendix."""
 _JUDGED = ("energy/", "dmu_M/", f"{SAME_LENGTH}/")
 _OF_GENERATORS = (
     *("energy/", "mean_M/", "mean_C/", "length_M", f"{SAME_LENGTH}/"),
@@ -399,6 +401,10 @@ class Text(Level):
     leading = "energy/lexical-1"
     compared = ("energy/*", "dmu_M/*", "w1_?/*")
     compared_first = ("energy/*",)
+    across = ("energy/*", "dmu_M/*")
+    across_people = ("mean_H/*",)
+    across_first = tuple(f"{name}/{probe}" for name in ("mean_H", "energy") for probe in MAIN)
+    task_fields = ("tokeniser", "tagger", "tags", "n_splits", "system", *ASKED)
     packages = (
         *("numpy", "scipy", "spacy", "textblob", "sentence-transformers"),
         *("torch", "transformers", "tokenizers"),
@@ -513,6 +519,14 @@ class Text(Level):
             signed = _signature(store, system, metric, by_metric)
             rows = StoredRows(store, system, metric)
             yield Result(system, metric, signed, shown, rows=rows)
+
+    def task_facts(self, store: Store) -> dict[str, float | None]:
+        """Return the number of inputs, of people's texts per input, and their mean length."""
+        pages = ((page.groups, page.values) for page in store.stat_pages(CONTROL))
+        means = {"texts": Mean("n_people"), "tokens": Mean("length_H")}
+        sums = walk(pages, means)
+        facts = {heading: value_of(sums[heading], mean) for heading, mean in means.items()}
+        return {"inputs": store.n_items, **facts}
 
     def notes(self, store: Store) -> list[str]:
         """Return notes, the most important caveats first."""

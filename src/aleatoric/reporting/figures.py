@@ -46,6 +46,9 @@ def safe(text: str) -> str:
 def _lines(axes: Axes, data: figure_data.Lines) -> None:
     for place, line in enumerate(data.lines):
         color, dash, marker = _style(place if line.slot is None else line.slot)
+        if line.faded:
+            axes.plot(line.x, line.y, color="#cccccc", linewidth=0.7, zorder=1)
+            continue
         if line.points:
             _few(axes, line.points, safe(line.label), place, len(data.lines), color, marker)
             continue
@@ -61,6 +64,8 @@ def _lines(axes: Axes, data: figure_data.Lines) -> None:
     axes.set_ylim(bottom=min(0.0, axes.get_ylim()[0]))
     if data.x_ends:
         axes.set_xlim(*data.x_ends)
+    if data.y_end:
+        axes.set_ylim(top=data.y_end)
     _legend_by_slot(axes, data)
 
 
@@ -85,7 +90,9 @@ def _legend_by_slot(axes: Axes, data: figure_data.Lines) -> None:
     # Below the axes, where it hides no curves.
     shown = [label if len(label) <= 60 else f"{label[:59]}…" for _, label in ordered]
     columns = 2 if max(map(len, shown), default=0) <= 26 else 1
-    place: dict[str, Any] = {"loc": "upper center", "bbox_to_anchor": (0.5, -0.2)}
+    # Small multiples are lower: the same distance is a greater share of them.
+    below = -0.36 if any(line.faded for line in data.lines) else -0.2
+    place: dict[str, Any] = {"loc": "upper center", "bbox_to_anchor": (0.5, below)}
     axes.legend([handle for handle, _ in ordered], shown, ncols=columns, **place)
 
 
@@ -109,12 +116,13 @@ def _marks(axes: Axes, data: figure_data.Lines) -> None:
 
 
 def _histograms(axes: Axes, data: figure_data.Histograms) -> None:
-    for slot, (label, heights) in enumerate(data.heights.items(), data.first_slot):
+    named = zip(data.slots, data.heights.items(), strict=True)
+    for row, (slot, (label, heights)) in enumerate(named):
         color, dash, marker = _style(slot)
         mean = f" (mean {data.means[label]:.3g})" if label in data.means else ""
         shown = safe(label) + (mean or ("" if any(heights) else " (undefined)"))
         if label in data.points:
-            row, rows = slot - data.first_slot, len(data.heights)
+            rows = len(data.heights)
             _few(axes, data.points[label], shown, row, rows, color, marker)
             continue
         if len(data.heights) <= 2:
@@ -122,16 +130,13 @@ def _histograms(axes: Axes, data: figure_data.Histograms) -> None:
             axes.stairs(heights, data.edges, fill=True, alpha=0.45, fc="none", **hatch)
         axes.stairs(heights, data.edges, color=color, linestyle=dash, linewidth=1.4, label=shown)
     _labels(axes, data.title, data.x_label, "density")
-    axes.set_xlim(*_used_range(data))
-    # Below the axes, where it hides no bars.
-    axes.legend(loc="upper center", bbox_to_anchor=(0.5, -0.17))
-
-
-def _used_range(data: figure_data.Histograms) -> tuple[float, float]:
-    """The ends of the non-empty bins, with an empty one on each side."""
-    used = [i for heights in data.heights.values() for i, height in enumerate(heights) if height]
-    first, last = min(used, default=0), max(used, default=len(data.edges) - 2)
-    return data.edges[max(0, first - 1)], data.edges[min(len(data.edges) - 1, last + 2)]
+    axes.set_xlim(*data.x_ends)
+    if data.x_ends[0] < 0 < data.x_ends[1]:
+        axes.axvline(0, color=GRAY, linewidth=0.8)
+    if data.y_end:
+        axes.set_ylim(0, data.y_end)
+    # Below the axes and their label, where it hides no bars.
+    axes.legend(loc="upper center", bbox_to_anchor=(0.5, -0.24))
 
 
 def _scatter(axes: Axes, data: figure_data.Scatter) -> None:
@@ -227,9 +232,18 @@ def _dots(axes: Axes, data: figure_data.Dots) -> None:
         axes.axhline(row - 0.5, color="#dddddd", linewidth=0.6)
     axes.axvline(0, color=GRAY, linewidth=0.8)
     axes.set_yticks(range(len(data.rows)), [safe(row) for row in data.rows])
-    axes.invert_yaxis()
+    axes.set_ylim(len(data.rows) - 0.5, -0.5)
+    if data.x_ends:
+        axes.set_xlim(*data.x_ends)
     _labels(axes, data.title, data.x_label, "")
-    axes.legend(loc="center left", bbox_to_anchor=(1.0, 0.5))
+    if len(data.values) > 1:
+        axes.legend(loc="center left", bbox_to_anchor=(1.0, 0.5))
+
+
+def _blank(axes: Axes, data: figure_data.Blank) -> None:
+    axes.set_axis_off()
+    axes.set_title(safe(data.title))
+    axes.text(0.5, 0.5, safe(data.text), ha="center", color=GRAY, transform=axes.transAxes)
 
 
 def _agreement_bars(axes: Axes, data: figure_data.AgreementBars) -> None:
@@ -286,8 +300,14 @@ def _points(axes: Axes, data: figure_data.Points) -> None:
     axes.legend(loc="upper center", bbox_to_anchor=(0.5, -0.2))
 
 
+def _lines_height(data: figure_data.Lines) -> float:
+    named = [line for line in data.lines if not line.faded]
+    # Small multiples are lower.
+    return (2.1 if len(named) == len(data.lines) else 1.6) + 0.07 * (len(named) + len(data.marks))
+
+
 _KINDS: dict[type, tuple[Callable[..., None], Callable[[Any], float]]] = {
-    figure_data.Lines: (_lines, lambda data: 2.1 + 0.07 * (len(data.lines) + len(data.marks))),
+    figure_data.Lines: (_lines, _lines_height),
     figure_data.Histograms: (_histograms, lambda data: 2.0 + 0.14 * len(data.heights)),
     figure_data.Scatter: (_scatter, lambda data: 2.4),
     figure_data.Boxes: (_boxes, lambda data: 2.4),
@@ -298,11 +318,11 @@ _KINDS: dict[type, tuple[Callable[..., None], Callable[[Any], float]]] = {
     figure_data.AgreementBars: (_agreement_bars, lambda data: 0.8 + 0.55 * len(data.rows)),
     figure_data.HeatMap: (_heat_map, lambda data: 1.0 + 0.09 * len(data.rows)),
     figure_data.Points: (_points, lambda data: 2.0 + 0.14 * len(data.points)),
+    figure_data.Blank: (_blank, lambda data: 1.0),
 }
 """How each kind of figure is drawn, and its height in inches, with all rows and its legend."""
 FORMATS = ("pdf", "svg", "png")
-ROWS_PER_SHEET = 3
-COLUMN_WIDTH, TEXT_WIDTH = 3.3, 6.8
+COLUMN_WIDTH, TEXT_WIDTH, SHEET_HEIGHT = 3.3, 6.8, 9.6
 """Inches, for a paper in two columns and a font of 7 points."""
 _LONGEST_NAME = 180
 """Bytes of a file name, which file systems limit to 255 with its number and extension."""
@@ -407,8 +427,14 @@ def _missing_glyphs_drawn_as_boxes() -> Iterator[None]:
 def _pages(picture: figure_data.Picture) -> Iterator[Panels]:
     """A figure as sheets of panels, none with more rows than fit."""
     whole = picture if isinstance(picture, Panels) else Panels("", (picture,), 1)
-    for page in pages(whole.pictures, whole.columns * ROWS_PER_SHEET):
+    rows = list(pages(whole.pictures, whole.columns))
+    per_sheet = max(1, int(SHEET_HEIGHT // max(map(_height, rows))))
+    for page in pages(whole.pictures, whole.columns * per_sheet):
         yield Panels(whole.title, tuple(page), min(whole.columns, len(page)))
+
+
+def _height(row: Sequence[figure_data.Picture]) -> float:
+    return max(_KINDS[type(picture)][1](picture) for picture in row)
 
 
 _WIDE = figure_data.Dots | figure_data.HeatMap | figure_data.Boxes
@@ -417,7 +443,7 @@ _WIDE = figure_data.Dots | figure_data.HeatMap | figure_data.Boxes
 def _sheet(page: Panels) -> Figure:
     from matplotlib.figure import Figure
 
-    heights = [_KINDS[type(picture)][1](picture) for picture in page.pictures[:: page.columns]]
+    heights = [_height(row) for row in pages(page.pictures, page.columns)]
     is_wide = page.columns > 1 or isinstance(page.pictures[0], _WIDE)
     size = (TEXT_WIDTH if is_wide else COLUMN_WIDTH, sum(heights))
     figure = Figure(figsize=size, layout="constrained")

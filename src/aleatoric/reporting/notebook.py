@@ -13,10 +13,12 @@ from aleatoric.reporting.comparisons import comparison_tables
 from aleatoric.reporting.figures import draw, safe
 from aleatoric.reporting.plan import plan_table
 from aleatoric.reporting.tables import UNDEFINED, between, interval_ends, printable
+from aleatoric.reporting.tasks import task_tables
 from aleatoric.reporting.views import view_of_results
 from aleatoric.result_types import Result, Results, Study, Table, Tabular
 from aleatoric.studies.compare import Compared
 from aleatoric.studies.plan import RunPlan
+from aleatoric.studies.tasks import ComparedTasks
 
 MAIN = ("overlap", "ece", "energy")
 """The main metric of each level."""
@@ -95,6 +97,8 @@ def tables_of(what: Any) -> tuple[Table, ...]:
     """The tables that the command line prints of an object."""
     if isinstance(what, Results):
         return tuple(view_of_results(what).tables(what)) if what else ()
+    if isinstance(what, ComparedTasks):
+        return tuple(task_tables(what, whole=True, intervals=True))
     if isinstance(what, Compared):
         return tuple(comparison_tables(what))
     if isinstance(what, RunPlan):

@@ -6,7 +6,7 @@ import base64
 import hashlib
 import re
 import shlex
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, fields, replace
 from pathlib import Path
 from typing import Any
@@ -21,6 +21,8 @@ from aleatoric.reporting.figures import draw_all, file_name, make_folder, writin
 from aleatoric.reporting.page_data import to_data, to_json
 from aleatoric.reporting.parts import ReportPart, parts_of
 from aleatoric.reporting.tables import printable, to_latex, to_markdown, with_interval
+from aleatoric.reporting.tasks import TITLE as TASKS_TITLE
+from aleatoric.reporting.tasks import TasksSection, sections_of
 from aleatoric.reporting.views import View, view_of_run
 from aleatoric.result_types import Table
 from aleatoric.runs.job import Job
@@ -31,6 +33,7 @@ STYLES = ("look.css", "report.css")
 SCRIPTS = ("charts.js", "kinds.js", "downloads.js", "contexts.js", "page.js")
 AGREEMENT = "systems"
 """The name of the picture of H, M and C among figures."""
+ONE_PANEL = "One row or panel per task; the panels of a probe have the same axes."
 MOST_NAMED = 8
 """Systems that are named below the title; of more, their number."""
 
@@ -105,9 +108,11 @@ def make_report(
     if figures is not None:
         make_folder(figures)  # refused before any study is run
     pictures = [figure_data(part.leading, track, figures is None) for part in parts]
+    tasks = list(sections_of(parts))
     if html is not None:
         numbered = enumerate(zip(parts, pictures, strict=True))
-        page = render([Section(part, drawn, place, inputs) for place, (part, drawn) in numbered])
+        sections = [Section(part, drawn, place, inputs) for place, (part, drawn) in numbered]
+        page = render(sections, [TasksPart(one, place) for place, one in enumerate(tasks)])
         # An unfinished page is never left behind.
         with writing_into(html, "file"), files.written_whole(html) as unfinished:
             unfinished.write_text(page, encoding="utf-8")
@@ -118,6 +123,10 @@ def make_report(
             folder = figures / name if len(parts) > 1 else figures
             yield from draw_all(drawn, folder)
             yield from write_tables(part, folder)
+        for one in tasks:
+            folder = figures / f"tasks-{one.view.level.name}"
+            yield from draw_all(one.pictures, folder)
+            yield from _write(one.tables, folder)
 
 
 def figure_data(
@@ -150,8 +159,13 @@ def _run_tables(part: ReportPart) -> list[Table]:
 
 def write_tables(part: ReportPart, folder: Path) -> Iterator[Path]:
     """Write the tables of a part with intervals as LaTeX and as Markdown."""
+    paper = view_of_run(part.first).paper_tables(part.results)
+    yield from _write((*paper, *_run_tables(part)), folder)
+
+
+def _write(tables: Iterable[Table], folder: Path) -> Iterator[Path]:
     make_folder(folder)
-    for table in (*view_of_run(part.first).paper_tables(part.results), *_run_tables(part)):
+    for table in tables:
         for ending, render in (("tex", to_latex), ("md", to_markdown)):
             path = folder / f"table_{file_name(table.title.partition(':')[0].lower())}.{ending}"
             with writing_into(folder):
@@ -197,7 +211,22 @@ def page_figures(
         yield PageFigure(base, *view.captions.get(base, (base, "A figure of a study.")), variants)
 
 
-def render(sections: Sequence[Section]) -> str:
+class TasksPart:
+    """The part of the page that compares tasks."""
+
+    def __init__(self, section: TasksSection, place: int = 0) -> None:
+        self.suffix = f"-tasks{f'-{place + 1}' if place else ''}"
+        self.title = f"{section.view.heading}: {TASKS_TITLE.lower()}"
+        self.agreement = None
+        self.section = section
+        self.facts = ", ".join(section.names)
+        self.figures = tuple(
+            replace(figure, how_to_read=f"{figure.how_to_read} {ONE_PANEL}")
+            for figure in page_figures(section.view, section.pictures)
+        )
+
+
+def render(sections: Sequence[Section], tasks: Sequence[TasksPart] = ()) -> str:
     """Return the page as text."""
     from markupsafe import Markup
 
@@ -208,11 +237,13 @@ def render(sections: Sequence[Section]) -> str:
     page: str = template.render(
         title=", ".join(part.title for part in sections),
         sections=sections,
+        tasks=tasks,
+        parts=[*tasks, *sections],
         style=Markup("\n".join(map(resource, STYLES))),
         script=Markup(script),
         # Allows this script and no other.
         script_hash=f"sha256-{base64.b64encode(digest).decode()}",
-        figures_json=Markup(to_json(_figures_data(sections))),
+        figures_json=Markup(to_json(_figures_data([*tasks, *sections]))),
         contexts_json=contexts,
         version=aleatoric.__version__,
     )
@@ -250,7 +281,7 @@ def _citations(part: ReportPart, suffix: str) -> dict[tuple[str, str], Mapping[s
     }
 
 
-def _figures_data(sections: Sequence[Section]) -> dict[str, Any]:
+def _figures_data(sections: Sequence[Section | TasksPart]) -> dict[str, Any]:
     return {
         f"{figure.name}{part.suffix}": {
             "title": figure.title,

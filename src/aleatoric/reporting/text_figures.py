@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 
@@ -12,18 +12,27 @@ from aleatoric.levels import text, text_values
 from aleatoric.levels.text_fit import fit
 from aleatoric.levels.text_scoring import CONTROL, PAIR, Distances
 from aleatoric.registry import Track, quietly
-from aleatoric.reporting import parts
-from aleatoric.reporting.parts import ReportPart, ShownSystem, values
+from aleatoric.reporting.parts import ReportPart, ShownSystem, interval_dots, values
 from aleatoric.reporting.tables import interval_ends
 from aleatoric.result_types import Result
 from aleatoric.runs.run import Store
 from aleatoric.studies import figure_data
-from aleatoric.studies.figure_data import Lines, Panels, Picture, histograms
+from aleatoric.studies.figure_data import (
+    Blank,
+    Dots,
+    Histograms,
+    Lines,
+    Panels,
+    Picture,
+    histograms,
+)
 from aleatoric.types import Floats
 
 Bounds = tuple[float, float]
-MAIN = ("lexical-1", "syntactic-2", "semantic")
-"""The probes of the paper's figures; all others are in its appendix."""
+Tasks = Mapping[str, ReportPart]
+"""Name of a task, or empty if there is one -> its runs."""
+MOST_TOGETHER = 6
+"""Systems that one panel shows together, so that their colors can be told apart."""
 N_BINS = 25
 _DIFFERENCES = {"fig3_mean_M_minus_H": "M", "fig8_mean_C_minus_H": "C"}
 _DECODERS = {
@@ -45,22 +54,87 @@ def text_figures(part: ReportPart, track: Track[Any] = quietly) -> dict[str, Pic
 
 def overall(part: ReportPart) -> dict[str, Picture]:
     """Return the figures of people alone, then of the systems beside the control."""
-    probes = probes_of(part.first)
-    figures: dict[str, Picture] = {
-        "fig2_human_variability": human_variability(part.first, main_of(probes))
-    }
-    others = [probe for probe in probes if probe not in main_of(probes)]
-    if others:
-        figures["fig7_human_variability"] = human_variability(part.first, others)
+    figures = _of_people({"": part})
     if part.members:
-        figures |= {name: differences(part, side) for name, side in _DIFFERENCES.items()}
+        # Of many systems, each has a row of panels of its own.
+        rows = _by_member(part) if len(part.members) > MOST_TOGETHER else {"": part}
+        figures |= {name: differences(rows, side) for name, side in _DIFFERENCES.items()}
         figures["fig4_w1_C"] = divergence_curves(part, "w1_C")
-        figures |= {name: decoder_dots(part.results, *what) for name, what in _DECODERS.items()}
-        figures["decoders"] = decoder_points(part.results, main_of(probes))
+        figures |= {name: decoder_dots({"": part}, *what) for name, what in _DECODERS.items()}
+        figures["decoders"] = decoder_points(part.results, main_of(probes_of(part.first)))
     for member in part.members:
         figures[f"variability{part.ending(member)}"] = three_sides(part, member)
     values_of_texts = one_text_values(part)
     return figures | ({"one_text": values_of_texts} if values_of_texts.pictures else {})
+
+
+def across_tasks(parts: Tasks) -> dict[str, Picture]:
+    """Return the figures that compare tasks, with one panel per task and probe."""
+    figures, labels = _of_people(parts), _labels(parts)
+    for name, side in _DIFFERENCES.items() if labels else ():
+        if len(labels) <= MOST_TOGETHER:
+            figures[name] = differences(parts, side)
+        else:
+            chosen = {label: _with_only(parts, label) for label in labels}
+            figures |= {f"{name} {label}": differences(own, side) for label, own in chosen.items()}
+    if labels:
+        figures |= {name: decoder_dots(parts, *what) for name, what in _DECODERS.items()}
+    return figures
+
+
+def _of_people(parts: Tasks) -> dict[str, Picture]:
+    probes = _probes(parts)
+    figures: dict[str, Picture] = {
+        "fig2_human_variability": human_variability(parts, main_of(probes))
+    }
+    if others := [probe for probe in probes if probe not in main_of(probes)]:
+        figures["fig7_human_variability"] = human_variability(parts, others)
+    return figures
+
+
+def _by_member(part: ReportPart) -> Tasks:
+    return {member.label: replace(part, members=(member,)) for member in part.members}
+
+
+def _with_only(parts: Tasks, label: str) -> Tasks:
+    """Return parts with at most one system."""
+    return {
+        name: replace(part, members=tuple(m for m in part.members if m.label == label))
+        for name, part in parts.items()
+    }
+
+
+def _labels(parts: Tasks) -> list[str]:
+    """Return the systems of all parts: each has the same color in every panel."""
+    return list(dict.fromkeys(m.label for part in parts.values() for m in part.members))
+
+
+def _probes(parts: Tasks) -> list[str]:
+    return list(dict.fromkeys(p for part in parts.values() for p in probes_of(part.first)))
+
+
+def _grid(
+    parts: Tasks, probes: Sequence[str], draw: Callable[[ReportPart, str], Picture]
+) -> Panels:
+    """Return one row of panels per part, one column per probe; the panels of a probe share axes.
+
+    With more than three probes, a part has several rows; with one, rows have several parts.
+    """
+    if len(parts) == 1:
+        (part,) = parts.values()
+        return Panels("", tuple(draw(part, probe) for probe in probes), min(3, len(probes)))
+    columns: list[list[Picture]] = []
+    for probe in probes:
+        pictures = [
+            draw(part, probe) if probe in probes_of(part.first) else Blank(probe, "not measured")
+            for part in parts.values()
+        ]
+        columns.append(figure_data.shared(pictures))
+    rows = zip(parts, zip(*columns, strict=True), strict=True)
+    titled = (replace(one, title=f"{name}: {one.title}") for name, row in rows for one in row)
+    n = len(probes)
+    wide = min(3, len(parts)) if n == 1 else n if n <= 3 else 2 - n % 2 if n % 3 else 3
+    return Panels("", tuple(titled), wide)
 
 
 def probes_of(store: Store) -> list[str]:
@@ -70,7 +144,7 @@ def probes_of(store: Store) -> list[str]:
 
 def main_of(probes: Sequence[str]) -> list[str]:
     """Return the probes that the paper's figures show, or all if the run has none of them."""
-    return [probe for probe in MAIN if probe in probes] or list(probes)
+    return [probe for probe in text.MAIN if probe in probes] or list(probes)
 
 
 def bounds_of(store: Store, probe: str) -> Bounds:
@@ -80,20 +154,24 @@ def bounds_of(store: Store, probe: str) -> Bounds:
     return float(low), float(high)
 
 
-def human_variability(store: Store, probes: Sequence[str]) -> Panels:
+def human_variability(parts: Tasks, probes: Sequence[str]) -> Panels:
     """Figs. 2 and 7: per input, the distance between two people's texts drawn at random.
 
     The mean in the legend is that of all pairs, mean H, as everywhere else.
     """
-    pictures = []
-    for probe in probes:
-        sample = values(store, CONTROL, f"{PAIR}/{probe}")
-        edges = np.linspace(0, _upper_end([sample]), N_BINS + 1)
+
+    def picture(part: ReportPart, probe: str) -> Histograms:
+        # The bins of a probe are the same in all tasks.
+        measured = (p.first for p in parts.values() if probe in probes_of(p.first))
+        end = _upper_end(values(store, CONTROL, f"{PAIR}/{probe}") for store in measured)
+        sample = values(part.first, CONTROL, f"{PAIR}/{probe}")
+        edges = np.linspace(0, end, N_BINS + 1)
         figure = histograms(probe, "distance", {"two people": sample}, edges)
-        if len(mean_h := values(store, CONTROL, f"mean_H/{probe}")):
+        if len(mean_h := values(part.first, CONTROL, f"mean_H/{probe}")):
             figure = replace(figure, means={"two people": float(mean_h.mean())})
-        pictures.append(figure)
-    return Panels("Human production variability", tuple(pictures), min(3, len(pictures)))
+        return figure
+
+    return replace(_grid(parts, probes, picture), title="Human production variability")
 
 
 def three_sides(part: ReportPart, member: ShownSystem) -> Panels:
@@ -121,35 +199,76 @@ def one_text_values(part: ReportPart) -> Panels:
     return Panels("", tuple(pictures), min(3, len(pictures)))
 
 
-def differences(part: ReportPart, side: str) -> Panels:
+def differences(parts: Tasks, side: str) -> Panels:
     """Figs. 3 and 8: over inputs, mean M or mean C of a system minus people's mean H.
 
     H are all pairs of people under every protocol, also where the paper's divergences use some.
     """
-    pictures = []
-    for probe in main_of(probes_of(part.first)):
+    labels = _labels(parts)
+
+    def samples(part: ReportPart, probe: str) -> dict[str, Floats]:
         ends = f"mean_{side}/{probe}", f"mean_H/{probe}"
-        samples = {m.label: values(m.store, m.system, *ends) for m in part.members}
-        end = _upper_end([np.abs(sample) for sample in samples.values()])
+        measured = part.members if probe in probes_of(part.first) else ()
+        return {m.label: values(m.store, m.system, *ends) for m in measured}
+
+    def picture(part: ReportPart, probe: str) -> Histograms | Blank:
+        every = [own for p in parts.values() for own in samples(p, probe).values()]
+        end, shown = _upper_end([np.abs(sample) for sample in every]), samples(part, probe)
         edges = np.linspace(-end, end, 2 * N_BINS + 1)
-        figure = histograms(probe, f"μ{side} − μH", samples, edges)
         # The first slot is the control's in every figure, also where it is not shown.
-        pictures.append(replace(figure, first_slot=1))
-    return Panels("", tuple(pictures), min(3, len(pictures)))
+        if not shown:
+            return Blank(probe, "not measured")
+        slots = [1 + (labels.index(n) if len(labels) <= MOST_TOGETHER else 0) for n in shown]
+        return histograms(probe, f"μ{side} − μH", shown, edges, slots)
+
+    return _grid(parts, main_of(_probes(parts)), picture)
 
 
 def divergence_curves(part: ReportPart, metric: str) -> Panels:
-    """Fig. 4: densities over inputs of a divergence from people, and of the human control."""
-    pictures = []
-    for probe in main_of(probes_of(part.first)):
-        name = f"{metric}/{probe}"
-        samples = {CONTROL: values(part.first, CONTROL, name)}
-        samples |= {m.label: values(m.store, m.system, name) for m in part.members}
-        low, high = bounds_of(part.first, probe)
-        # W1 of two distributions is at most the length of the interval that contains both.
-        label, bounds = f"W1({metric[-1]}, H)", (0.0, high - low)
-        pictures.append(_densities(probe, label, samples, bounds))
-    return Panels("", tuple(pictures), min(3, len(pictures)))
+    """Fig. 4: densities over inputs of a divergence from people, and of the human control.
+
+    With many systems, each has a row of panels: its curve and the control's have names, those of
+    the other systems are gray. The system closest to people comes first.
+    """
+    probes = main_of(probes_of(part.first))
+    whole = {probe: _divergences(part, metric, probe) for probe in probes}
+    if len(part.members) <= MOST_TOGETHER:
+        return Panels("", tuple(whole.values()), min(3, len(probes)))
+    means = {
+        r.system: r.estimate.value for r in part.results if r.metric == f"{metric}/{probes[0]}"
+    }
+    order = sorted(part.members, key=lambda m: (means.get(m.label) is None, means.get(m.label)))
+    rows = {member.label: replace(part, members=(member,)) for member in order}
+    return _grid(rows, probes, lambda row, probe: _highlighted(whole[probe], row.members[0].label))
+
+
+def _divergences(part: ReportPart, metric: str, probe: str) -> Lines:
+    name = f"{metric}/{probe}"
+    samples = {CONTROL: values(part.first, CONTROL, name)}
+    samples |= {m.label: values(m.store, m.system, name) for m in part.members}
+    low, high = bounds_of(part.first, probe)
+    # W1 of two distributions is at most the length of the interval that contains both.
+    return _densities(probe, f"W1({metric[-1]}, H)", samples, (0.0, high - low))
+
+
+def _highlighted(whole: Lines, label: str) -> Lines:
+    """Return curves of which only the control's and a system's have a name and a color."""
+    slots = {CONTROL: 0, label: 1}
+
+    def slot(name: str) -> int | None:
+        return next((n for own, n in slots.items() if name in (own, *_remarked(own))), None)
+
+    named = [
+        replace(line, slot=slot(line.label)) for line in whole.lines if slot(line.label) is not None
+    ]
+    others = [replace(line, faded=True) for line in whole.lines if slot(line.label) is None]
+    marks = tuple(replace(m, slot=slot(m.label)) for m in whole.marks if slot(m.label) is not None)
+    return replace(whole, lines=(*others, *named), marks=marks)
+
+
+def _remarked(name: str) -> tuple[str, str]:
+    """Return the names of a sample that has no curve."""
+    return f"{name} (all the same)", f"{name} (undefined)"
 
 
 def _densities(title: str, label: str, samples: Mapping[str, Floats], bounds: Bounds) -> Lines:
@@ -165,9 +284,11 @@ def _densities(title: str, label: str, samples: Mapping[str, Floats], bounds: Bo
         if figure_data.has_spread(sample):
             lines.append(replace(figure_data.density(name, sample, *bounds, shown), slot=slot))
         elif len(sample):
-            marks.append(figure_data.Guide(f"{name} (all the same)", x=float(sample[0]), slot=slot))
+            same, _ = _remarked(name)
+            marks.append(figure_data.Guide(same, x=float(sample[0]), slot=slot))
         else:
-            lines.append(figure_data.LineSeries(f"{name} (undefined)", (), (), slot=slot))
+            _, undefined = _remarked(name)
+            lines.append(figure_data.LineSeries(undefined, (), (), slot=slot))
     return Lines(title, label, "density", tuple(lines), tuple(marks), shown)
 
 
@@ -176,16 +297,36 @@ def _upper_end(samples: Iterable[Floats]) -> float:
     return max((float(sample.max()) for sample in samples if len(sample)), default=0.0) or 1.0
 
 
-def decoder_dots(results: Sequence[Result], metric: str, label: str) -> figure_data.Dots:
-    """Figs. 5 and 9 to 11: the mean of a metric per probe and system, with intervals."""
+def decoder_dots(parts: Tasks, metric: str, label: str) -> Dots | Panels:
+    """Figs. 5 and 9 to 11: the mean of a metric per probe and system, with intervals.
+
+    There is one panel per task. With many systems, each is a row, and there is a panel per probe.
+    """
     estimates = {
-        (r.system, r.metric.partition("/")[2]): r.estimate
-        for r in results
-        if r.metric.startswith(f"{metric}/")
+        name: {
+            (r.system, r.metric.partition("/")[2]): r.estimate
+            for r in part.results
+            if r.metric.startswith(f"{metric}/")
+        }
+        for name, part in parts.items()
     }
-    rows = tuple(dict.fromkeys(probe for _, probe in estimates))
-    series = {name: [estimates.get((name, probe)) for probe in rows] for name, _ in estimates}
-    return parts.interval_dots("", label, rows, series, CONTROL)
+    systems = list(dict.fromkeys(system for own in estimates.values() for system, _ in own))
+    # People come first, whichever task has the control.
+    systems.sort(key=lambda name: name != CONTROL)
+    if len(systems) > MOST_TOGETHER + 1:
+        names = {id(part): name for name, part in parts.items()}
+
+        def picture(part: ReportPart, probe: str) -> Dots:
+            row = [estimates[names[id(part)]].get((system, probe)) for system in systems]
+            return interval_dots(probe, label, tuple(systems), {label: row})
+
+        return _grid(parts, main_of(_probes(parts)), picture)
+    rows = tuple(dict.fromkeys(probe for own in estimates.values() for _, probe in own))
+    dots = []
+    for name, own in estimates.items():
+        series = {s: [own.get((s, probe)) for probe in rows] for s in systems}
+        dots.append(interval_dots(name, label, rows, series, CONTROL))
+    return dots[0] if len(dots) == 1 else Panels("", tuple(figure_data.shared(dots)), 2)
 
 
 def decoder_points(results: Sequence[Result], probes: Sequence[str]) -> Panels:

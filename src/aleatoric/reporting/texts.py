@@ -70,6 +70,9 @@ class TextView(View):
     columns = tables.TEXTS["text"]["columns"]
     letters_by = ("energy/*", "dmu_M/*")
     across = "mean_H"
+    task_metrics = tuple(
+        f"{name}/{probe}" for name in ("mean_H", "energy", "dmu_M") for probe in text.MAIN
+    )
     lists_all_tables = True
     takes_inputs = True
     people_figures = ("fig2_human_variability", "fig7_human_variability")
@@ -142,6 +145,14 @@ class TextView(View):
     def figures(self, part: ReportPart, track: Track[Any], for_page: bool) -> dict[str, Picture]:
         """Return the paper's figures."""
         return text_figures.text_figures(part, track)
+
+    def task_title(self, stem: str) -> str:
+        """Return the heading of a metric, without its probe, in tables of tasks."""
+        return "Human variability, mean H" if stem == "mean_H" else super().task_title(stem)
+
+    def task_figures(self, parts: Mapping[str, ReportPart]) -> dict[str, Picture]:
+        """Return the paper's figures with one row of panels per task."""
+        return text_figures.across_tasks(parts)
 
     def measures(self, saved: Collection[str]) -> tuple[Measure, ...]:
         """Return the measures of inputs, probe by probe."""

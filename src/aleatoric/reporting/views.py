@@ -277,6 +277,19 @@ class View:
         """Return the reliability diagrams of each system."""
         return {}
 
+    # Tasks -------------------------------------------------------------------------------------
+
+    task_metrics: ClassVar[tuple[str, ...]] = ()
+    """Metrics that a page compares between tasks."""
+
+    def task_title(self, stem: str) -> str:
+        """Return the heading of a metric, without its probe, in tables of tasks."""
+        return self.columns.get(stem, [(stem, "")])[0][0]
+
+    def task_figures(self, parts: Mapping[str, ReportPart]) -> dict[str, Picture]:
+        """Return the figures that compare tasks, by name."""
+        return {}
+
     # Items -------------------------------------------------------------------------------------
 
     def measures(self, saved: Collection[str]) -> tuple[Measure, ...]:

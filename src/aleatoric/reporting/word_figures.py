@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from contextlib import suppress
-from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -127,9 +126,9 @@ def tvd_differences(by_system: dict[str, list[Case]], seed: int) -> figure_data.
             model = np.array([tvd(case.pair) for case in tvds.cases])
             samples[name] = model - tvds.oracle_all.mean(axis=1)
     label = "TVD(model, people) − TVD(half of the people, people)"
-    figure = histograms("TVD differences", label, samples, np.linspace(-1, 1, 41))
     # The first slot is the oracle's in every figure, also where it is not shown.
-    return replace(figure, first_slot=1)
+    slots = range(1, len(samples) + 1)
+    return histograms("TVD differences", label, samples, np.linspace(-1, 1, 41), slots)
 
 
 def abstraction_histograms(part: ReportPart) -> Panels:

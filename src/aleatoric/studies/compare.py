@@ -324,8 +324,8 @@ def notes_of(
     yield from _uneven_tokens(evidence)
     if any(has_persons(member.store) for member in members):
         yield _OVER_GROUPS_ONLY
-    yield from _reasons(comparisons)
-    yield from _joined(_impossible(families, alpha))
+    yield from reasons(comparisons)
+    yield from joined(impossible(families, alpha))
     yield from _contradictions(families, alpha)
     yield from _brackets(members, families, evidence)
 
@@ -388,13 +388,13 @@ def _value_notes(
         )
 
 
-def _reasons(comparisons: Sequence[Comparison]) -> Iterator[str]:
+def reasons(comparisons: Sequence[Comparison]) -> Iterator[str]:
     """Note why pairs have no test: one line per pair and reason."""
     without = [c for c in comparisons if c.paired.reason]
-    yield from _joined((f", {_listed([c])}: {c.paired.reason}", c.metric) for c in without)
+    yield from joined((f", {_listed([c])}: {c.paired.reason}", c.metric) for c in without)
 
 
-def _joined(notes: Iterable[tuple[str, str]]) -> Iterator[str]:
+def joined(notes: Iterable[tuple[str, str]]) -> Iterator[str]:
     """Yield each text once, after the names of all metrics that have it."""
     metrics: dict[str, list[str]] = {}
     for text, metric in notes:
@@ -402,7 +402,7 @@ def _joined(notes: Iterable[tuple[str, str]]) -> Iterator[str]:
     yield from (", ".join(names) + text for text, names in metrics.items())
 
 
-def _impossible(families: Families, alpha: float) -> Iterator[tuple[str, str]]:
+def impossible(families: Families, alpha: float) -> Iterator[tuple[str, str]]:
     """Note where no difference could have been significant, whatever the data."""
     for metric, family in families.items():
         tested = [comparison for comparison in family if comparison.paired.test is not None]
@@ -462,7 +462,7 @@ def _brackets_overlap(pair: Comparison, names: tuple[str, str], evidence: Eviden
 
 
 def _listed(comparisons: Sequence[Comparison]) -> str:
-    return ", ".join(f"{c.first} v {c.second}" for c in comparisons)
+    return ", ".join(c.pair for c in comparisons)
 
 
 def _uneven_draws(members: Members, metrics: Mapping[str, object]) -> Iterator[str]:

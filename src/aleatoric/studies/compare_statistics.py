@@ -296,6 +296,11 @@ class Comparison:
         )
 
     @property
+    def pair(self) -> str:
+        """What is compared, in notes."""
+        return f"{self.first} v {self.second}"
+
+    @property
     def value(self) -> float | None:
         """The first system's value minus the second's, on their common items."""
         return self.paired.difference.value

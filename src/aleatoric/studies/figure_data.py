@@ -5,8 +5,8 @@ They are saved as JSON and read back, checked against the types of their fields.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field, fields, is_dataclass
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field, fields, is_dataclass, replace
 from functools import cache
 from types import UnionType
 from typing import TYPE_CHECKING, Any, TypeAlias, Union, get_args, get_origin, get_type_hints
@@ -32,7 +32,8 @@ TVD_EDGES: Values = tuple(i / 20 - 0.025 for i in range(22))
 class LineSeries:
     """A curve, with a band if `low` and `high` are given; `slot` selects its color and marker.
 
-    `points` are the values of a sample that is too small for a density, drawn instead of it.
+    `points` are the values of a sample that is too small for a density, drawn instead of it. A
+    `faded` curve is thin, gray and without a name: it is there to compare another one with.
     """
 
     label: str
@@ -42,6 +43,7 @@ class LineSeries:
     high: Values = ()
     slot: int | None = None
     points: Values = ()
+    faded: bool = False
 
 
 @dataclass(frozen=True)
@@ -65,18 +67,20 @@ class _Labelled:
 
 @dataclass(frozen=True)
 class Lines(_Labelled):
-    """Several curves over one axis, which is limited to `x_ends` if given."""
+    """Several curves over one axis, which is limited to `x_ends` if given; y ends at `y_end`."""
 
     lines: tuple[LineSeries, ...]
     marks: tuple[Guide, ...] = ()
     x_ends: tuple[float, float] | None = None
+    y_end: float | None = None
 
 
 @dataclass(frozen=True)
 class Histograms:
-    """Densities of several samples over the same bins; the first is drawn in `first_slot`.
+    """Densities of several samples over the same bins, each drawn in its slot.
 
-    `points` are the values of samples that are too small for a density, drawn instead of it.
+    `points` are the values of samples that are too small for a density, drawn instead of it. The
+    axis of x goes from one of `x_ends` to the other and contains 0; that of y ends at `y_end`.
     """
 
     title: str
@@ -84,8 +88,10 @@ class Histograms:
     edges: Values
     heights: Mapping[str, Values]
     means: Mapping[str, float] = field(default_factory=dict)
-    first_slot: int = 0
+    slots: tuple[int, ...] = ()
     points: Mapping[str, Values] = field(default_factory=dict)
+    x_ends: tuple[float, float] = (0.0, 1.0)
+    y_end: float | None = None
 
 
 @dataclass(frozen=True)
@@ -146,7 +152,10 @@ class Reliability:
 
 @dataclass(frozen=True)
 class Dots:
-    """Estimates with intervals, per name and series; all are compared with series `reference`."""
+    """Estimates with intervals, per name and series; all are compared with series `reference`.
+
+    The axis is limited to `x_ends` if given; it contains 0.
+    """
 
     title: str
     x_label: str
@@ -155,6 +164,7 @@ class Dots:
     low: Mapping[str, Values]
     high: Mapping[str, Values]
     reference: str = ""
+    x_ends: tuple[float, float] | None = None
 
 
 @dataclass(frozen=True)
@@ -197,6 +207,14 @@ class Points(_Labelled):
 
 
 @dataclass(frozen=True)
+class Blank:
+    """A place in a grid of panels without data, and why."""
+
+    title: str
+    text: str
+
+
+@dataclass(frozen=True)
 class Panels:
     """Figures that belong together."""
 
@@ -206,7 +224,8 @@ class Panels:
 
 
 _Simple: TypeAlias = Lines | Histograms | Scatter | Boxes | Coefficients | WordBars
-Picture: TypeAlias = _Simple | Reliability | Dots | AgreementBars | HeatMap | Points | Panels
+_Other: TypeAlias = Reliability | Dots | AgreementBars | HeatMap | Points | Blank
+Picture: TypeAlias = _Simple | _Other | Panels
 
 
 def plain(values: ArrayLike) -> Values:
@@ -261,8 +280,12 @@ def histograms(
     x_label: str,
     samples: Mapping[str, Sequence[float] | NDArray[np.float64]],
     edges: Sequence[float] | NDArray[np.float64],
+    slots: Sequence[int] = (),
 ) -> Histograms:
-    """Densities of samples over common bins; values beyond the edges count in the end bins."""
+    """Densities of samples over common bins; values beyond the edges count in the end bins.
+
+    `slots` are those of the samples, by default their order.
+    """
     heights, means, few = {}, {}, {}
     for label, sample in samples.items():
         clipped = np.clip(np.asarray(sample, dtype=np.float64), edges[0], edges[-1])
@@ -272,7 +295,47 @@ def histograms(
             means[label] = float(np.mean(sample))
         if 0 < len(clipped) < FEWEST:
             few[label] = plain(sample)
-    return Histograms(title, x_label, plain(edges), heights, means, points=few)
+    drawn, bins = tuple(slots) or tuple(range(len(samples))), plain(edges)
+    ends = _ends(bins, heights.values())
+    return Histograms(title, x_label, bins, heights, means, drawn, few, ends)
+
+
+def _ends(edges: Values, heights: Iterable[Values]) -> tuple[float, float]:
+    """Return the ends of the non-empty bins with an empty one on each side, and with 0."""
+    used = [i for own in heights for i, height in enumerate(own) if height]
+    first, last = min(used, default=0), max(used, default=len(edges) - 2)
+    low, high = edges[max(0, first - 1)], edges[min(len(edges) - 1, last + 2)]
+    return min(low, 0.0), max(high, 0.0)
+
+
+def shared(pictures: Sequence[Picture]) -> list[Picture]:
+    """Return pictures of one kind with the same axes; others, such as blanks, are unchanged."""
+    return [_with_axes(picture, pictures) for picture in pictures]
+
+
+def _with_axes(picture: Picture, others: Sequence[Picture]) -> Picture:
+    if isinstance(picture, Histograms):
+        same = [other for other in others if isinstance(other, Histograms)]
+        tops = [
+            h for o in same for name, own in o.heights.items() if name not in o.points for h in own
+        ]
+        ends = (min(o.x_ends[0] for o in same), max(o.x_ends[1] for o in same))
+        return replace(picture, x_ends=ends, y_end=1.05 * max(tops, default=0.0) or None)
+    if isinstance(picture, Lines):
+        lines = [other for other in others if isinstance(other, Lines)]
+        tops = [y for o in lines for line in o.lines for y in line.y]
+        limits = [o.x_ends for o in lines if o.x_ends]
+        both = (min(e[0] for e in limits), max(e[1] for e in limits)) if limits else None
+        return replace(picture, x_ends=both, y_end=1.05 * max(tops, default=0.0) or None)
+    if isinstance(picture, Dots):
+        rows = [
+            s for o in others if isinstance(o, Dots) for m in (o.low, o.high) for s in m.values()
+        ]
+        values = [value for row in rows for value in row if np.isfinite(value)]
+        low, high = min(values, default=0.0), max(values, default=1.0)
+        room = 0.04 * (max(high, 0.0) - min(low, 0.0))
+        return replace(picture, x_ends=(min(low, 0.0) - room, max(high, 0.0) + room))
+    return picture
 
 
 def scatter(

@@ -186,7 +186,7 @@ def hostile_pictures() -> dict[str, Picture]:
         "coefficients": Coefficients(
             HOSTILE_TEXT, HOSTILE_TEXT, (HOSTILE_TEXT,), (0.1,), (0.0,), (0.2,), (True,)
         ),
-        "panels": Panels(HOSTILE_TEXT, (bars,) * 7, 2),
+        "panels": Panels(HOSTILE_TEXT, (bars,) * 17, 2),
     }
 
 

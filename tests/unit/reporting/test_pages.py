@@ -11,9 +11,10 @@ from pathlib import Path
 from urllib.parse import quote
 
 import pytest
-from explored_runs import ITEMS, LONG, SCRIPT, explored, get, until
+from explored_runs import ITEMS, LONG, SCRIPT, explored, get, lines, until
 
 from aleatoric.levels.base import run_job
+from aleatoric.levels.text import TextJob
 from aleatoric.levels.word import WordJob, score_word
 from aleatoric.reporting.explorer.server import Explorer
 from aleatoric.runs.run import Store
@@ -173,3 +174,48 @@ def test_page_without_results_reloads_when_results_appear(words: Path) -> None:
         assert re.search(r'data-state="[\d.]+ false true"', get(explorer, "/run/0"))
         explorer.library.runs[0].work()
         assert "data-state" not in get(explorer, "/run/0")
+
+
+def test_runs_with_different_probes_are_compared_by_a_common_measure(tmp_path: Path) -> None:
+    people = lines(
+        tmp_path / "people.jsonl",
+        ({"id": i, "input": "say", "references": ["a b c", "a b", "c d e"]} for i in range(3)),
+    )
+    runs = {"both": ("lexical-1", "lexical-2"), "second": ("lexical-2",), "third": ("lexical-3",)}
+    for name, probes in runs.items():
+        written = lines(
+            tmp_path / f"{name}.jsonl",
+            ({"id": i, "texts": ["a b c", "b c d"]} for i in range(3)),
+        )
+        job = TextJob(
+            str(people), (f"recorded:{written}",), probes=probes, tokeniser="whitespace", n_splits=2
+        )
+        run_job(job, tmp_path / name).db.close()
+    with explored(*(tmp_path / name for name in runs), watched=False) as explorer:
+        # A measure that only one of them has, none, and one that both have.
+        for measure in ("energy/lexical-1", "", "w1_C/lexical-2"):
+            page = get(explorer, f"/compare?a=0:both&b=1:second&measure={quote(measure)}")
+            shown = re.findall(r'<option value="([^"]*/lexical-\d)"', page)
+            assert shown
+            assert all(key.endswith("/lexical-2") for key in shown)
+            table = get(explorer, f"/compare.csv?a=0:both&b=1:second&measure={quote(measure)}")
+            assert len(rows_of(table)) == 3
+        assert "a measure in common" in get(explorer, "/compare?a=0:both&b=2:third")
+        # Without a second system, one with a common measure is taken.
+        assert "second v both" in html.unescape(get(explorer, "/compare?a=1:second")).replace(
+            "<bdi>", ""
+        ).replace("</bdi>", "")
+        # The page of an item shows the systems of all runs.
+        page = get(explorer, "/run/0/context?id=1")
+        assert "second" in page
+        assert get(explorer, "/run/1/context?id=1&a=0:both&b=1:second")
+
+
+def test_runs_of_different_items_are_not_beside_each_other(tmp_path: Path) -> None:
+    for name, part in (("first", {"limit": 3}), ("drawn", {"sample": 3})):
+        job = WordJob("simulated:contexts=9,people=4", ("toy",), n_splits=2, samples=5, **part)
+        run_job(job, tmp_path / name).db.close()
+    with explored(tmp_path / "first", tmp_path / "drawn", watched=False) as explorer:
+        first, drawn = explorer.library.runs
+        assert explorer.library.beside(first) == [first]
+        assert explorer.library.beside(drawn) == [drawn]

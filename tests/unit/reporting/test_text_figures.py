@@ -70,7 +70,7 @@ def test_every_figure_of_the_paper_is_drawn(store: Store) -> None:
 
 
 def test_human_histogram_uses_one_random_pair_per_input(store: Store) -> None:
-    panels = collect_texts.human_variability(store, ["lexical-1"])
+    panels = collect_texts.human_variability({"": part_of([store])}, ["lexical-1"])
     (picture,) = panels.pictures
     assert isinstance(picture, Histograms)
     widths = np.diff(picture.edges)

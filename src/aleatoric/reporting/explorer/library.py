@@ -190,11 +190,14 @@ class Library:
         self._worker = threading.Thread(target=self._work, name="worker", daemon=True)
 
     def beside(self, run: OpenRun) -> list[OpenRun]:
-        """Return the run, and after it those of the same corpus and level."""
+        """Return the run, and after it those of the same items and level."""
 
-        def kind(open_run: OpenRun) -> tuple[str, str, int]:
-            snapshot = open_run.snapshot
-            return snapshot.view.level.name, snapshot.corpus_sha256, len(snapshot.items)
+        def kind(open_run: OpenRun) -> tuple[Any, ...]:
+            snapshot, manifest = open_run.snapshot, open_run.manifest
+            part = [manifest.get(name) for name in ("limit", "groups", "sample")]
+            seed = manifest.get("seed") if manifest.get("sample") else None
+            corpus = snapshot.corpus_sha256, len(snapshot.items), str(part), seed
+            return snapshot.view.level.name, *corpus
 
         return [run, *(r for r in self.runs if r is not run and kind(r) == kind(run))]
 

@@ -211,15 +211,18 @@ def _compared_measures(measure: Measure, labels: tuple[str, str]) -> tuple[Measu
 
 
 def two_systems(site: Site, params: Params) -> tuple[Listing, Measure] | None:
-    """Return the items of two systems and their measure; `None` if there are no two systems."""
+    """Return the items of two systems and a measure of both; `None` if there are none."""
     systems = candidates(site, run_of(site, params))
     if len(systems) < 2:
         return None
     by_key = {named.key: named for named in systems}
     first = by_key.get(one(params, A), systems[0])
-    second = by_key.get(one(params, B)) or next(named for named in systems if named != first)
-    snapshot = first.run.snapshot
-    measure = snapshot.measure(one(params, "measure")) or snapshot.measures[0]
+    others = (named for named in systems if named != first and common_measures(first, named))
+    second, snapshot = by_key.get(one(params, B)) or next(others, None), first.run.snapshot
+    measures = {m.key: m for m in common_measures(first, second)} if second else {}
+    if second is None or not measures:
+        return None
+    measure = measures.get(one(params, "measure")) or next(iter(measures.values()))
     left, right = (named.run.snapshot.systems[named.system] for named in (first, second))
     columns = joined(left, right, measure.key)
     shown = _compared_measures(measure, (first.label, second.label))
@@ -228,6 +231,12 @@ def two_systems(site: Site, params: Params) -> tuple[Listing, Measure] | None:
     rows = select(columns, snapshot.items, query, first.run.tags)
     pair, path = (first, second), ("compare",)
     return Listing(site, first.run, pair, columns, shown, query, rows, fixed, path), measure
+
+
+def common_measures(first: NamedSystem, second: NamedSystem) -> tuple[Measure, ...]:
+    """Return the measures of the first system's run that the second's has too."""
+    saved = second.run.snapshot.systems[second.system].values
+    return tuple(measure for measure in first.run.snapshot.measures if measure.key in saved)
 
 
 def run_of(site: Site, params: Params) -> OpenRun:

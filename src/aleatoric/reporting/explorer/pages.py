@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterator, Mapping
-from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -87,10 +86,11 @@ def _spread(run: OpenRun) -> Data | None:
         return None
     every = np.concatenate([samples[name] for name in names])
     edges = np.linspace(min(0.0, float(every.min())), max(1.0, float(every.max())), N_BINS + 1)
-    drawn = histograms("", measure.heading, {name: samples[name] for name in names}, edges)
     first_slot = 0 if any(map(state.is_control, names)) else 1
+    slots = range(first_slot, first_slot + len(names))
+    drawn = histograms("", measure.heading, {name: samples[name] for name in names}, edges, slots)
     return {
-        "picture": to_json(to_data(replace(drawn, first_slot=first_slot))),
+        "picture": to_json(to_data(drawn)),
         "title": f"Distribution of {measure.heading} over {state.view.items}",
         "about": f"{measure.heading}: {measure.about}.",
     }
@@ -176,6 +176,7 @@ def compare(site: Site, params: Params) -> Data:
         **listing.listed(items),
         "title": f"{first.label} v {second.label}",
         "found": {"first": first, "second": second, "measure": measure},
+        "measures": listing.common_measures(first, second),
         "known": listing.candidates(site, run),
         "means": [items.columns.mean(key) for key in (listing.A, listing.B, listing.DIFFERENCE)],
         "lower": float(((defined < 0) + 0.5 * (defined == 0)).mean()) if len(defined) else None,
@@ -414,7 +415,9 @@ def _rows(named: NamedSystem, place: int, measures: tuple[Measure, ...]) -> Iter
     if scored is None:
         return
     for row in np.flatnonzero(scored.places == place).tolist():
-        values = [scored.values[measure.key][row] for measure in measures]
+        # A run beside this one may have other probes.
+        columns = (scored.values.get(measure.key) for measure in measures)
+        values = [math.nan if column is None else column[row] for column in columns]
         if not all(math.isnan(value) for value in values):
             cells = [listing.shown_value(v, m) for v, m in zip(values, measures, strict=True)]
             yield {"name": named.label, "cells": cells}

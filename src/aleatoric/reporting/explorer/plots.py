@@ -91,11 +91,11 @@ def cloud(x: Floats, y: Floats, rows: Ints, same_axis: bool = False) -> Cloud:
 
 
 def histogram(values: Floats) -> tuple[Bin, ...]:
-    """Counts over equal bins; the bins of measures in [0, 1] are the same on every page."""
+    """Counts over equal bins from or to 0; measures in [0, 1] have the same bins on every page."""
     finite = values[np.isfinite(values)]
     if not len(finite):
         return ()
-    low, high = float(finite.min()), float(finite.max())
+    low, high = float(finite.min(initial=0.0)), float(finite.max(initial=0.0))
     ends = (0.0, 1.0) if low >= 0 and high <= 1 else (low, high)
     counts, edges = np.histogram(finite, BINS, ends)
     return tuple(zip(edges[:-1].tolist(), edges[1:].tolist(), counts.tolist(), strict=True))

@@ -1,7 +1,7 @@
 // Figures as CSV, SVG or PNG, made in the page without a network.
 
 function csvOf(picture) {
-  const panels = picture.kind === "Panels" ? picture.pictures : [picture];
+  const panels = (picture.kind === "Panels" ? picture.pictures : [picture]).filter((panel) => panel.kind !== "Blank");
   const parts = panels.map((panel) => {
     const rows = KINDS[panel.kind].rows(panel);
     return panels.length > 1 ? rows.map((row, i) => [i ? panel.title ?? "" : "panel", ...row]) : rows;
@@ -26,7 +26,7 @@ function save(name, blob) {
   setTimeout(() => URL.revokeObjectURL(address), 10000);
 }
 
-const KEPT_STYLES = ["fill", "fill-opacity", "stroke", "stroke-width", "stroke-dasharray", "stroke-linecap", "paint-order", "opacity", "font-size", "font-family", "font-weight"];
+const KEPT_STYLES = ["fill", "fill-opacity", "stroke", "stroke-width", "stroke-dasharray", "stroke-linecap", "paint-order", "opacity", "stroke-opacity", "font-size", "font-family", "font-weight"];
 
 // A drawing without a style sheet, in light colors whatever the theme.
 function standalone(figure, title) {

@@ -13,23 +13,25 @@ function plotFor(width, entries, height = 0, margins = {}, xLabel = "") {
 // Curves, straight lines and rows of points; `entries` is the legend, empty if names are direct.
 function drawLines(data, width, isListed) {
   const curves = data.lines.map((line, i) => ({ ...line, slot: line.slot ?? i }));
-  const entries = isListed ? curves.map(({ label, slot }) => ({ label, slot, dashed: true })) : [];
-  const drawn = curves.filter((line) => !line.points.length), few = curves.filter((line) => line.points.length);
-  const plot = drawn.length || !few.length ? plotFor(width, entries, 0, {}, data.x_label) : plotFor(width, entries, 66 + 26 * few.length, {}, data.x_label);
+  const entries = isListed ? curves.filter((line) => !line.faded).map(({ label, slot }) => ({ label, slot, dashed: true })) : [];
+  const known = curves.filter((line) => !line.faded), faded = curves.filter((line) => line.faded);
+  const drawn = known.filter((line) => !line.points.length), few = known.filter((line) => line.points.length);
+  const plot = drawn.length || !few.length ? plotFor(width, entries, faded.length ? 170 : 0, {}, data.x_label) : plotFor(width, entries, 66 + 26 * few.length, {}, data.x_label);
   const xs = curves.flatMap((line) => line.x.concat(line.points)).concat(data.marks.map((m) => m.x));
   const ys = drawn.flatMap((line) => line.y.concat(line.high, line.low)).concat(data.marks.map((m) => m.y), [0]);
   const x = scale(...(data.x_ends || extent(xs, few.length ? 0.04 : 0)), plot.left, plot.right);
   const [low, high] = extent(ys);
-  const y = scale(Math.min(...finite(ys)) < 0 ? low : 0, high, plot.bottom, plot.top);
+  const y = scale(Math.min(...finite(ys)) < 0 ? low : 0, data.y_end ?? high, plot.bottom, plot.top);
   plot.title(data.title);
   if (drawn.length) plot.yAxis(y, data.y_label);
   plot.xAxis(x, data.x_label);
   plot.legend(entries);
+  for (const line of faded) plot.add("path", { class: "line faded", d: pathOf(line.x.map((v, i) => [x(v), y(line.y[i])])) });
   const guides = data.marks.map((mark) => drawGuide(plot, mark, x, y));
   for (const line of drawn) drawLine(plot, line, x, y, data, isListed);
   few.forEach((line, row) => drawFew(plot, line.label, line.slot, line.points, x, row, few.length));
   const paths = drawn.filter((line) => line.x.length).map((line) => ({ ...line, points: line.x.map((v, i) => [x(v), y(line.y[i])]) }));
-  plot.isCrowded = !isListed && curves.length > MOST_NAMED;
+  plot.isCrowded = !isListed && known.length > MOST_NAMED;
   plot.isCrowded ||= !labelDirectly(plot, isListed ? guides : [...guides, ...paths], paths);
   return plot;
 }
@@ -68,15 +70,13 @@ function drawFew(plot, label, slot, values, x, row, rows) {
 }
 
 function drawHistograms(data, width, isListed) {
-  const curves = Object.keys(data.heights).map((name, i) => ({ name, slot: i + data.first_slot, label: name + (name in data.means ? ` (mean ${shortNumber(data.means[name])})` : " (undefined)") }));
+  const curves = Object.keys(data.heights).map((name, i) => ({ name, slot: data.slots[i], label: name + (name in data.means ? ` (mean ${shortNumber(data.means[name])})` : " (undefined)") }));
   const drawn = curves.filter(({ name }) => !(name in data.points)), few = curves.filter(({ name }) => name in data.points);
   const entries = isListed ? curves.map(({ label, slot }) => ({ label, slot, dashed: true })) : [];
   const plot = drawn.length ? plotFor(width, entries, 0, {}, data.x_label) : plotFor(width, entries, 66 + 26 * few.length, {}, data.x_label);
-  const used = curves.flatMap(({ name }) => data.heights[name].flatMap((h, i) => (h ? [i] : [])));
-  const first = Math.max(0, (used.length ? Math.min(...used) : 0) - 1);
-  const last = Math.min(data.edges.length - 1, (used.length ? Math.max(...used) : data.edges.length - 2) + 2);
-  const x = scale(data.edges[first], data.edges[last], plot.left, plot.right);
-  const y = scale(0, extent(drawn.flatMap(({ name }) => data.heights[name]).concat([0]))[1], plot.bottom, plot.top);
+  const first = data.edges.findIndex((edge, i) => data.edges[i + 1] > data.x_ends[0]), last = data.edges.findLastIndex((edge) => edge <= data.x_ends[1]);
+  const x = scale(...data.x_ends, plot.left, plot.right);
+  const y = scale(0, data.y_end ?? extent(drawn.flatMap(({ name }) => data.heights[name]).concat([0]))[1], plot.bottom, plot.top);
   plot.title(data.title);
   if (drawn.length) plot.yAxis(y, "density");
   plot.xAxis(x, data.x_label);
@@ -90,7 +90,7 @@ function drawHistograms(data, width, isListed) {
       plot.hit((x(data.edges[i]) + x(data.edges[i + 1])) / 2, y(height), `${curve.name}: ${shortNumber(data.edges[i])} to ${shortNumber(data.edges[i + 1])}, density ${shortNumber(height)}`);
     }
     const style = slotClass(curve.slot);
-    if (drawn.length <= 2) plot.add("path", { class: `area ${style}`, d: `${pathOf(curve.points)}L${plot.right} ${plot.bottom}L${plot.left} ${plot.bottom}Z` });
+    if (drawn.length <= 2) plot.add("path", { class: `area ${style}`, d: `${pathOf(curve.points)}L${x(data.edges[last])} ${plot.bottom}L${x(data.edges[first])} ${plot.bottom}Z` });
     plot.add("path", { class: `line ${style} ${isListed ? "dashed" : ""}`, d: pathOf(curve.points) });
   }
   few.forEach((curve, row) => drawFew(plot, curve.label, curve.slot, data.points[curve.name], x, row, few.length));
@@ -246,7 +246,7 @@ function drawDots(data, width) {
   const tall = Math.max(24, names.length * 11 + 10), room = labelRoom(data.rows, width, tall / 2 - 4), step = tall + (room.above ? 14 : 0);
   const plot = plotFor(width, entries, 46 + data.rows.length * step, { left: room.left }, data.x_label);
   const all = names.flatMap((n) => data.low[n].concat(data.high[n], data.values[n])).concat([0]);
-  const x = scale(...extent(all), plot.left, plot.right);
+  const x = scale(...(data.x_ends || extent(all)), plot.left, plot.right);
   plot.title(data.title);
   plot.xAxis(x, data.x_label);
   plot.legend(entries);
@@ -262,6 +262,14 @@ function drawDots(data, width) {
     plot.add("circle", { class: `${name === data.reference ? "open" : "dot"} ${slotClass(s + first)}`, cx: x(value), cy: y, r: 4.5 });
     plot.hit(x(value), y, `${row}, ${name}: ${shortNumber(value)} [${shortNumber(data.low[name][i])}, ${shortNumber(data.high[name][i])}]`);
   }));
+  return plot;
+}
+
+// A place in a grid without data.
+function drawBlank(data, width) {
+  const plot = plotFor(width, []);
+  plot.title(data.title);
+  plot.text((plot.left + plot.right) / 2, (plot.top + plot.bottom) / 2, data.text, { kind: "tick" });
   return plot;
 }
 
@@ -317,7 +325,7 @@ function drawPoints(data, width, isListed) {
 }
 
 const rowsOf = {
-  Lines: (d) => [["curve", d.x_label, d.y_label, "low", "high"], ...d.lines.flatMap((l) => l.x.map((x, i) => [l.label, x, l.y[i], l.low[i] ?? "", l.high[i] ?? ""])), ...d.lines.flatMap((l) => l.points.map((x) => [l.label, x, "", "", ""])), ...d.marks.map((m) => [m.label, m.x ?? "", m.y ?? "", "", ""])],
+  Lines: (d) => [["curve", d.x_label, d.y_label, "low", "high"], ...d.lines.filter((l) => !l.faded).flatMap((l) => l.x.map((x, i) => [l.label, x, l.y[i], l.low[i] ?? "", l.high[i] ?? ""])), ...d.lines.flatMap((l) => l.points.map((x) => [l.label, x, "", "", ""])), ...d.marks.map((m) => [m.label, m.x ?? "", m.y ?? "", "", ""])],
   Histograms: (d) => [["series", "from", "to", "density"], ...Object.entries(d.heights).flatMap(([name, heights]) => heights.map((h, i) => [name, d.edges[i], d.edges[i + 1], h]))],
   Scatter: (d) => [[d.x_label, d.y_label], ...d.x.map((x, i) => [x, d.y[i]])],
   Boxes: (d) => [[d.x_label, d.counted, "low", "q1", "median", "q3", "high"], ...Object.entries(d.boxes).map(([name, b]) => (b.n ? [name, b.n, b.ends[0], ...b.quartiles, b.ends[1]] : [name, 0, "", "", "", "", ""]))],
@@ -341,4 +349,5 @@ const KINDS = {
   AgreementBars: { draw: drawAgreementBars, rows: rowsOf.Dots },
   HeatMap: { draw: drawHeatMap, rows: rowsOf.HeatMap },
   Points: { draw: drawPoints, rows: rowsOf.Points },
+  Blank: { draw: drawBlank, rows: () => [] },
 };
