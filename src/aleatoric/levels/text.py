@@ -11,6 +11,7 @@ from aleatoric import registry
 from aleatoric.data.opening import open_text_corpus
 from aleatoric.errors import UsageError, quoted
 from aleatoric.inference.estimate import bounded, estimates, value_of, walk
+from aleatoric.inference.two_samples import N_PERMUTATIONS
 from aleatoric.levels import text_scoring
 from aleatoric.levels.base import Level, Monitor, Opening
 from aleatoric.levels.base import model_systems as model_systems
@@ -99,6 +100,12 @@ class TextJob(ClusterJob):
     )
     protocol: str = option("corrected", "corrected, or paper (as published).")
     n_splits: int = option(20, "Random splits of the people.", flag="--splits", low=1, high=10_000)
+    permutations: int = option(
+        N_PERMUTATIONS,
+        "Random permutations per test of an input; 0: inputs are not tested.",
+        low=0,
+        high=10**6,
+    )
 
     def writing(self, decoder: str) -> Writing:
         """Return the generation options under a decoder."""
@@ -410,8 +417,8 @@ class Text(Level):
 
     def system_results(self, store: Store, system: str, interval: str) -> Iterator[Result]:
         """Compute the means of all statistics with intervals."""
-        # Counts of pairs are totals, not means: they need no interval.
-        totals = (UNDEFINED, "n_pairs_")
+        # Counts of pairs are totals, not means, and p-values are of single inputs: no interval.
+        totals = (UNDEFINED, "n_pairs_", text_scoring.P_VALUES)
         means = {name: Mean(name) for name in store.stat_columns() if not name.startswith(totals)}
         pages = ((page.groups, page.values) for page in store.stat_pages(system))
         by_metric = SavedDict(estimates(pages, means, store.manifest["seed"], interval))
