@@ -56,8 +56,7 @@ class Permutations:
     def p_values(self, reached: Ints) -> Floats:
         """Return p-values of how many permutations reached the observed statistic, per item."""
         extra = 0 if self.exact else 1
-        p: Floats = (reached + extra) / (len(self.second) + extra)
-        return p
+        return np.asarray((reached + extra) / (len(self.second) + extra), np.float64)
 
 
 def permutations(n: int, m: int, most: int, seed: int) -> Permutations:

@@ -12,7 +12,7 @@ from aleatoric.data.opening import open_text_corpus
 from aleatoric.errors import UsageError, quoted
 from aleatoric.inference.estimate import bounded, estimates, value_of, walk
 from aleatoric.inference.two_samples import N_PERMUTATIONS
-from aleatoric.levels import text_scoring
+from aleatoric.levels import text_inputs, text_scoring
 from aleatoric.levels.base import Level, Monitor, Opening
 from aleatoric.levels.base import model_systems as model_systems
 from aleatoric.levels.text_fit import TextCase
@@ -25,7 +25,7 @@ from aleatoric.nextword.rules import lacks_spaces
 from aleatoric.probes.base import is_code
 from aleatoric.probes.opening import default_names, left_out
 from aleatoric.registry import Track
-from aleatoric.result_types import Result, Study
+from aleatoric.result_types import Labels, Result, Study
 from aleatoric.runs import session
 from aleatoric.runs.engine import Engine
 from aleatoric.runs.formats import SavedDict
@@ -435,6 +435,10 @@ class Text(Level):
             signed = _signature(store, system, metric, by_metric)
             rows = StoredRows(store, system, metric)
             yield Result(system, metric, signed, estimate, rows=rows)
+
+    def labels(self, store: Store, system: str) -> Mapping[str, Labels]:
+        """Return the labels of variability, closeness and length of every input."""
+        return {} if system == CONTROL else text_inputs.labels_of(store, system)
 
     def notes(self, store: Store) -> list[str]:
         """Return notes, the most important caveats first."""

@@ -134,30 +134,36 @@ def probes_tested(store: Store) -> list[str]:
     return [c.removeprefix(prefix) for c in store.stat_columns() if c.startswith(prefix)]
 
 
-def is_at_same_length(store: Store, system: str, probe: str) -> bool:
-    """Whether a system's variability is judged on texts cut to the same lengths."""
-    return bool(np.isfinite(_column(store, system, f"dmu_{SAME_LENGTH}/{probe}")).any())
-
-
 def labels_of(store: Store, system: str) -> dict[str, Labels]:
     """Return the labels of a system, per scored input in the order of its rows."""
+    return _labels(_tests(store, system), probes_tested(store))
+
+
+def _tests(store: Store, system: str) -> dict[str, Floats]:
+    """Return the p-values of a system, and the differences that they are of."""
+    prefixes = ("p_", f"dmu_{SAME_LENGTH}/", "dmu_M/", "length_")
+    names = [name for name in store.stat_columns() if name.startswith(prefixes)]
+    return stat_columns(store, system, names)[1]
+
+
+def _labels(tests: Mapping[str, Floats], probes: Sequence[str]) -> dict[str, Labels]:
     labels = {}
-    for probe in probes_tested(store):
-        side = SAME_LENGTH if is_at_same_length(store, system, probe) else "M"
-        p, gap = (_column(store, system, f"{name}_{side}/{probe}") for name in ("p", "dmu"))
-        labels[f"variability/{probe}"] = Labels(_signed(p, gap), VARIABILITY)
-        p = _column(store, system, f"{P_ENERGY}/{probe}")
+    for probe in probes:
+        side = SAME_LENGTH if _is_at_same_length(tests, probe) else "M"
+        sign = _signed(tests[f"p_{side}/{probe}"], tests[f"dmu_{side}/{probe}"])
+        labels[f"variability/{probe}"] = Labels(sign, VARIABILITY)
+        p = tests[f"{P_ENERGY}/{probe}"]
         labels[f"closeness/{probe}"] = Labels(_signed(p, np.ones(len(p))), CLOSENESS)
-    if labels:
-        people, own, p = (_column(store, system, c) for c in ("length_H", "length_M", P_LENGTH))
-        labels["length"] = Labels(_signed(p, own - people), LENGTH)
+    if probes:
+        sign = _signed(tests[P_LENGTH], tests["length_M"] - tests["length_H"])
+        labels["length"] = Labels(sign, LENGTH)
     return labels
 
 
-def _column(store: Store, system: str, name: str) -> Floats:
-    is_saved = name in store.stat_columns()
-    numbers, values = stat_columns(store, system, [name] if is_saved else [])
-    return values.get(name, np.full(len(numbers), np.nan))
+def _is_at_same_length(tests: Mapping[str, Floats], probe: str) -> bool:
+    """Whether variability is judged on texts cut to the same lengths, as in the verdicts."""
+    cut = tests.get(f"dmu_{SAME_LENGTH}/{probe}")
+    return cut is not None and bool(np.isfinite(cut).any())
 
 
 def _signed(p_values: Floats, gaps: Floats) -> Floats:
@@ -190,19 +196,22 @@ class LabelCounts:
 
 def label_counts(store: Store, systems: Sequence[str]) -> Iterator[LabelCounts]:
     """Yield the numbers of inputs by label, per probe and system."""
-    by_system: Mapping[str, Mapping[str, Labels]] = {s: labels_of(store, s) for s in systems}
-    for probe in probes_tested(store):
-        for system, labels in by_system.items():
-            variability, closeness = (
-                labels[f"{name}/{probe}"] for name in ("variability", "closeness")
-            )
+    probes = probes_tested(store)
+    tests = {system: _tests(store, system) for system in systems}
+    labels = {system: _labels(own, probes) for system, own in tests.items()}
+    for probe in probes:
+        for system, own in labels.items():
+            variability, closeness = own[f"variability/{probe}"], own[f"closeness/{probe}"]
             yield LabelCounts(
                 system,
                 probe,
-                *(variability.count(code) for code in VARIABILITY),
-                closeness.count(1),
-                len(closeness.codes) - closeness.n_undefined,
-                *(labels["length"].count(code) for code in (1, -1)),
-                variability.n_undefined,
-                is_at_same_length(store, system, probe),
+                more=variability.count(1),
+                as_people=variability.count(0),
+                less=variability.count(-1),
+                differ=closeness.count(1),
+                n_compared=len(closeness.codes) - closeness.n_undefined,
+                longer=own["length"].count(1),
+                shorter=own["length"].count(-1),
+                n_untested=variability.n_undefined,
+                same_length=_is_at_same_length(tests[system], probe),
             )

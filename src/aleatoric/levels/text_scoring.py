@@ -66,7 +66,7 @@ class Scorer:
     """Whether the procedure is the published one."""
     reader: TextReader
     """Tokenizes texts to measure their lengths."""
-    testing: Testing = Testing()
+    testing: Testing
     """The tests of single inputs."""
     has_control: bool = True
     """Whether people are compared with people; the paper does not do so for dialogue."""
