@@ -101,7 +101,11 @@ PLUGINS: dict[str, dict[str, str]] = {
         "learning-curve": "aleatoric.studies.sample_size:learning_curve",
     },
     "token_analyses": _from("studies.token_studies", "intrinsic frequency stability"),
-    "text_analyses": _from("levels.text_fit", "fit=run"),
+    "text_analyses": {
+        "fit": "aleatoric.levels.text_fit:run",
+        "phrases": "aleatoric.studies.phrases:run",
+        "acts": "aleatoric.studies.acts:run",
+    },
 }
 """What ships with the package: kind -> name -> "module:attribute"."""
 

@@ -89,8 +89,8 @@ def pseudo_values(distances: Floats) -> Floats:
     sums, numbers = np.where(known, off, 0.0).sum(axis=2), known.sum(axis=2)
     total, number = sums.sum(axis=1, keepdims=True) / 2, numbers.sum(axis=1, keepdims=True) / 2
     with np.errstate(invalid="ignore", divide="ignore"):  # 0 / 0
-        without: Floats = (total - sums) / (number - numbers)
-        return n * (total / number) - (n - 1) * without
+        values: Floats = n * total / number - (n - 1) * (total - sums) / (number - numbers)
+    return values
 
 
 def means_test(values: Floats, ways: Permutations, order: Ints) -> Floats:

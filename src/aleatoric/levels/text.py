@@ -15,7 +15,7 @@ from aleatoric.inference.two_samples import N_PERMUTATIONS
 from aleatoric.levels import text_inputs, text_scoring
 from aleatoric.levels.base import Level, Monitor, Opening
 from aleatoric.levels.base import model_systems as model_systems
-from aleatoric.levels.text_fit import TextCase
+from aleatoric.levels.text_fit import StudyOptions, TextCase
 from aleatoric.levels.text_protocol import MAX_LENGTH, TOLERATED_RATIO, lengths_differ
 from aleatoric.levels.text_scoring import CONTROL, LENGTHS, SAME_LENGTH, Distances, Scorer
 from aleatoric.levels.text_variability import UNDEFINED
@@ -24,6 +24,7 @@ from aleatoric.models.base import Tallied, TextModel, TextTally, Writing
 from aleatoric.nextword.rules import lacks_spaces
 from aleatoric.probes.base import is_code
 from aleatoric.probes.opening import default_names, left_out
+from aleatoric.probes.tools import Tools
 from aleatoric.registry import Track
 from aleatoric.result_types import Labels, Result, Study
 from aleatoric.runs import session
@@ -395,10 +396,13 @@ class Text(Level):
     studies = "text_analyses"
 
     def study(self, store: Store, name: str, system: str, track: Track[Any]) -> Study:
-        """Run the study `name` on the inputs of one system."""
+        """Run the study `name` on the inputs of one system; `acts=module:function` calls code."""
+        name, _, argument = name.partition("=")
         run: Callable[..., Study] = registry.find(self.studies, name)
         tracked_cases = track(cases(store, system), store.n_items, f"{name} of {system}")
-        return run(list(tracked_cases), store.manifest["seed"])
+        reader = Tools(store.manifest["language"], store.manifest["tokeniser"]).length_reader()
+        options = StudyOptions(reader.tokens, argument)
+        return run(list(tracked_cases), store.manifest["seed"], options)
 
     def score(self, store: Store, monitor: Monitor) -> None:
         """Compute the statistics of every input and system."""

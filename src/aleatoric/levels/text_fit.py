@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import textwrap
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from math import comb
 from typing import Literal
@@ -32,6 +32,16 @@ class TextCase:
     item: TextItem
     texts: tuple[str, ...]
     values: Mapping[str, float | None]
+
+
+@dataclass(frozen=True)
+class StudyOptions:
+    """What a study of texts is given besides the inputs."""
+
+    tokens: Callable[[Sequence[str]], Mapping[str, list[str]]]
+    """Returns the tokens of each text, by the run's tokenizer."""
+    argument: str = ""
+    """What follows = in the name of the study."""
 
 
 @dataclass(frozen=True)
@@ -101,7 +111,7 @@ def _half(left: Filled, right: Filled | None, need_both: bool) -> bool:
     return 2 * (both if need_both else pairs - neither) >= pairs
 
 
-def run(cases: Sequence[TextCase], seed: int) -> Study:
+def run(cases: Sequence[TextCase], seed: int, options: StudyOptions) -> Study:
     """List the worst and best fitted inputs per probe, by W1(C, H) and by W1(M, H)."""
     names = (name for case in cases for name in case.values if "w1_C/" in name)
     probes = dict.fromkeys(name.partition("/")[2] for name in names)
