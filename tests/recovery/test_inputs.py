@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
 import numpy as np
+import pytest
 
 from aleatoric.levels.base import notes, run_job
 from aleatoric.levels.text import TextJob
@@ -19,7 +20,6 @@ from aleatoric.types import Floats
 N_INPUTS, N_TEXTS = 200, 10
 N_WORDS = 40
 ZIPF = (1.0 + np.arange(N_WORDS)) ** -1.0
-GENERATORS = ("perfect", "parrot", "diverse", "topic", "long")
 
 
 def texts(
@@ -49,22 +49,23 @@ def lines(path: Path, rows: Iterable[dict[str, Any]]) -> Path:
 
 
 def planted_run(
-    folder: Path, generators: Sequence[str], n_inputs: int, n_texts: int = N_TEXTS
+    folder: Path, systems: Mapping[str, Sequence[str]], first: int = 0
 ) -> tuple[dict[str, dict[str, Labels]], list[LabelCounts], list[str]]:
-    """Labels, their numbers and the notes of a run of planted generators, by lexical-1."""
-    people = [
-        {"id": f"{i}", "input": f"say {i}", "references": texts("people", i)}
-        for i in range(n_inputs)
-    ]
-    models = []
-    for name in generators:
-        rows = ({"id": f"{i}", "texts": planted(name, i, n_texts)} for i in range(n_inputs))
+    """Labels, their numbers and the notes of a run by lexical-1.
+
+    `systems` maps names to the generator of each input; inputs are numbered from `first`.
+    """
+    items = range(first, first + len(next(iter(systems.values()))))
+    rows = [{"id": f"{i}", "input": f"{i}", "references": texts("people", i)} for i in items]
+    corpus, models = lines(folder / "people.jsonl", rows), []
+    for name, generators in systems.items():
+        pairs = zip(items, generators, strict=True)
+        rows = [{"id": f"{i}", "texts": planted(own, i, N_TEXTS)} for i, own in pairs]
         models.append(f"recorded:{lines(folder / f'{name}.jsonl', rows)}")
-    corpus = lines(folder / "people.jsonl", people)
     job = TextJob(str(corpus), tuple(models), probes=("lexical-1",), tokeniser="whitespace")
     with run_job(job, folder / "run") as store:
-        labels = {name: labels_of(store, name) for name in generators}
-        return labels, list(label_counts(store, generators)), notes(store)
+        labels = {name: labels_of(store, name) for name in systems}
+        return labels, list(label_counts(store, list(systems))), notes(store)
 
 
 def shares(labels: dict[str, Labels]) -> dict[str, float]:
@@ -88,10 +89,27 @@ RIGHT = {
 
 def test_planted_generators_are_labelled_rightly(tmp_path: Path) -> None:
     """At least 95% of 200 inputs have the right label at a false discovery rate of 5%."""
-    labels, counts, noted = planted_run(tmp_path, GENERATORS, N_INPUTS)
+    systems = {name: [name] * N_INPUTS for name in RIGHT}
+    labels, counts, noted = planted_run(tmp_path, systems)
     for name, right in RIGHT.items():
         found = shares(labels[name])
         assert {label: found.get(label, 0.0) for label in right if found.get(label, 0) < 0.95} == {}
     by_system = {count.system: count for count in counts}
     assert [name for name, count in by_system.items() if count.same_length] == ["long"]
     assert sum(note.startswith("warning: lengths differ") for note in noted) == 1
+
+
+@pytest.mark.long
+def test_false_discoveries_are_controlled_in_a_mixture(tmp_path: Path) -> None:
+    """Half of the inputs of a system are repeated or too diverse, the others vary as people."""
+    names, n = ("perfect", "parrot", "topic", "diverse"), 80
+    truth = np.tile([0, -1, 0, 1], n // 4)
+    found, wrong = [], []
+    for repetition in range(6):
+        (folder := tmp_path / f"{repetition}").mkdir()
+        labels, _, _ = planted_run(folder, {"mixed": names * (n // 4)}, repetition * n)
+        codes = labels["mixed"]["variability/lexical-1"].codes
+        found.append(((codes == truth) & (truth != 0)).sum() / (truth != 0).sum())
+        wrong.append(((codes != 0) & (codes != truth)).sum() / max(1, (codes != 0).sum()))
+    assert np.mean(found) > 0.95
+    assert np.mean(wrong) <= 0.05
