@@ -111,7 +111,7 @@ def _half(left: Filled, right: Filled | None, need_both: bool) -> bool:
     return 2 * (both if need_both else pairs - neither) >= pairs
 
 
-def run(cases: Sequence[TextCase], seed: int, options: StudyOptions) -> Study:
+def run(cases: Sequence[TextCase], seed: int, options: StudyOptions | None = None) -> Study:
     """List the worst and best fitted inputs per probe, by W1(C, H) and by W1(M, H)."""
     names = (name for case in cases for name in case.values if "w1_C/" in name)
     probes = dict.fromkeys(name.partition("/")[2] for name in names)
