@@ -77,7 +77,8 @@ def variability_p_values(
         return np.full(distances.shape[:2], np.nan)
     flat = _flat(distances)
     sides = flat[:, :n_people, :n_people], flat[:, n_people:, n_people:]
-    # The pseudo-values are exchanged, not the texts: two sides on different topics would otherwise
+    # Approximate, as the pseudo-values of a side depend on each other. They are exchanged, not the
+    # texts: two sides on different topics would otherwise
     # seem to differ in variability, because the permuted samples would mix the topics.
     values = np.concatenate([pseudo_values(side) for side in sides], axis=1)
     order = orders(ways.width, item_ids, testing.seed, "text-variability")

@@ -10,6 +10,7 @@ from typing import Any
 import numpy as np
 
 from aleatoric import registry
+from aleatoric.inference.two_samples import N_PERMUTATIONS
 from aleatoric.levels import text_inputs, text_protocol
 from aleatoric.levels import text_variability as variability
 from aleatoric.levels.text_inputs import Testing
@@ -99,7 +100,7 @@ class Scorer:
             Splitting(manifest["seed"], manifest["n_splits"]),
             as_published,
             reader,
-            Testing(manifest["seed"], manifest["permutations"]),
+            Testing(manifest["seed"], manifest.get("permutations", N_PERMUTATIONS)),
             not (as_published and text_protocol.is_dialogue(corpus, inputs)),
         )
 
