@@ -135,6 +135,17 @@ class Run:
             import_module("pandas")
         return pairs_table(self._store, probes).to_pandas()
 
+    def items_where(self, expression: str, system: str | None = None) -> list[str]:
+        """Return the ids of the items of a system for which an expression holds.
+
+        An expression compares statistics with numbers and labels, for example
+        `mean_M/lexical-1 < 0.4 and mean_M/semantic > 0.6`. Needs no pandas.
+        """
+        from aleatoric.studies.filters import matching_items
+
+        base.score(self._store, again=False)
+        return matching_items(self._store, expression, base.one_system(self._store, system))
+
     def study(self, name: str, system: str | None = None) -> Study:
         """Run an analysis of a paper by name: see `aleatoric list analyses`."""
         base.score(self._store, again=False)

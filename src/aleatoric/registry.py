@@ -119,6 +119,8 @@ PLUGINS: dict[str, dict[str, str]] = {
         "fit": "aleatoric.levels.text_fit:run",
         "entropy": "aleatoric.studies.text_entropy:run",
         "lengths": "aleatoric.levels.text_lengths:run",
+        "phrases": "aleatoric.studies.phrases:run",
+        "acts": "aleatoric.studies.acts:run",
     },
 }
 """What ships with the package: kind -> name -> "module:attribute"."""

@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import asdict, dataclass, field
 from typing import TYPE_CHECKING, Any, cast
 
 from aleatoric import registry
 from aleatoric.errors import needs
-from aleatoric.types import Estimate, Perfect, Row, Signature
+from aleatoric.types import Estimate, Floats, Perfect, Row, Signature
 
 if TYPE_CHECKING:
     import pandas
@@ -131,6 +131,26 @@ class Table(Showable):
         """Return the records as a DataFrame; a column without any value is NaN."""
         frame = super().to_pandas()
         return frame.astype({name: float for name in frame if frame[name].isna().all()})
+
+
+@dataclass(frozen=True)
+class Labels:
+    """A label per item: its code, NaN if undefined, and the names of the codes."""
+
+    codes: Floats
+    names: Mapping[int, str]
+
+    def __iter__(self) -> Iterator[str | None]:
+        return (None if code != code else self.names[int(code)] for code in self.codes.tolist())
+
+    @property
+    def n_undefined(self) -> int:
+        """The number of items without a label."""
+        return int((self.codes != self.codes).sum())
+
+    def count(self, code: int) -> int:
+        """Return the number of items with a code."""
+        return int((self.codes == code).sum())
 
 
 @dataclass(frozen=True)

@@ -83,7 +83,7 @@ def test_tables_show_people_control_and_system(
     for part in ("Human variability", "Closeness to people", "energy", "control", "W1(C, H)"):
         assert part in shown.out
     assert "floor" not in shown.out
-    assert cli("score", run, "--format", "latex").out.count(r"\begin{tabular}") == 4
+    assert cli("score", run, "--format", "latex").out.count(r"\begin{tabular}") == 5
     assert "| lexical-2 | written |" in cli("score", run, "--format", "markdown").out
 
 

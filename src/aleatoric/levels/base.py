@@ -22,7 +22,7 @@ from aleatoric.models.checkpoints import check_contents, contents_of
 from aleatoric.models.loading import check_hub
 from aleatoric.probes import base as user_probes
 from aleatoric.registry import Meter, Track, quietly, unmetered, versions
-from aleatoric.result_types import Result, Results, Study
+from aleatoric.result_types import Labels, Result, Results, Study
 from aleatoric.runs import session
 from aleatoric.runs.disk import on_failure, reporting_faults
 from aleatoric.runs.engine import Engine, check_decoders, check_engine, check_specs, open_engine
@@ -208,6 +208,10 @@ class Level(ABC):
         """Return what differs between corpora besides their items: heading -> number."""
         return {"items": store.n_items}
 
+    def labels(self, store: Store, system: str) -> Mapping[str, Labels]:
+        """Return labels of a system's scored items, in the order of its rows; none by default."""
+        return {}
+
     def row_files(self, store: Store) -> list[tuple[str, Path]] | None:
         """Return systems with their Parquet files of rows, or `None` to export the statistics."""
         return None
@@ -390,6 +394,11 @@ def run_study(
     store: Store, name: str, system: str | None = None, track: Track[Any] = quietly
 ) -> Study:
     """Run the study `name` on one system of a run; by default on its only model."""
+    return level_of(store).study(store, name, one_system(store, system), track)
+
+
+def one_system(store: Store, system: str | None = None) -> str:
+    """Return the model of this name, by default the only one; anything else is an error."""
     level = level_of(store)
     models = level.model_systems(store)
     path, listed = store.path, ", ".join(models)
@@ -400,4 +409,4 @@ def run_study(
     system = system or models[0]
     if system not in models:
         raise UsageError(f"{path}: has no model {system!r} to study; its models: {listed}.")
-    return level.study(store, name, system, track)
+    return system

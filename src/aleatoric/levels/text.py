@@ -13,10 +13,11 @@ from aleatoric.data.references import limit_references
 from aleatoric.data.selection import ReferenceLimits
 from aleatoric.errors import UsageError, quoted
 from aleatoric.inference.estimate import bounded, estimate, value_of, walk
-from aleatoric.levels import text_persons, text_scoring, text_values
+from aleatoric.inference.two_samples import N_PERMUTATIONS
+from aleatoric.levels import text_inputs, text_persons, text_scoring, text_values
 from aleatoric.levels.base import Level, Monitor, Opening
 from aleatoric.levels.base import model_systems as model_systems
-from aleatoric.levels.text_fit import TextCase
+from aleatoric.levels.text_fit import StudyOptions, TextCase
 from aleatoric.levels.text_persons import covering_persons
 from aleatoric.levels.text_protocol import MAX_LENGTH, TOLERATED_RATIO, lengths_differ
 from aleatoric.levels.text_scoring import CONTROL, LENGTHS, SAME_LENGTH, Distances, Scorer
@@ -28,7 +29,7 @@ from aleatoric.models.trained import training_notes
 from aleatoric.nextword.rules import lacks_spaces
 from aleatoric.probes.opening import default_names, left_out, with_encoders
 from aleatoric.registry import Track
-from aleatoric.result_types import Result, Study
+from aleatoric.result_types import Labels, Result, Study
 from aleatoric.runs import session
 from aleatoric.runs.engine import Engine
 from aleatoric.runs.formats import SavedDict
@@ -129,6 +130,12 @@ class TextJob(ClusterJob):
     )
     protocol: str = option("corrected", "corrected, or paper (as published).")
     n_splits: int = option(20, "Random splits of the people.", flag="--splits", low=1, high=10_000)
+    permutations: int = option(
+        N_PERMUTATIONS,
+        "Random permutations per test of an input; 0: inputs are not tested.",
+        low=0,
+        high=10**6,
+    )
 
     @property
     def first_encoder(self) -> str | None:
@@ -150,7 +157,7 @@ class TextJob(ClusterJob):
 
 def cases(store: Store, system: str) -> Iterator[TextCase]:
     """Yield the inputs with a system's texts, their W1 from people and means, for studies."""
-    tools, values = text_scoring.tools_of(store.manifest), dict[str, dict[str, float | None]]()
+    values: dict[str, dict[str, float | None]] = {}
     for metric in text_scoring.metric_names(store):
         if metric.startswith(("w1_M/", "w1_C/", "mean_M/", "mean_H/")):
             for row in store.rows(system, metric):
@@ -159,7 +166,7 @@ def cases(store: Store, system: str) -> Iterator[TextCase]:
         if system in produced.systems:
             item, known = produced.item, produced.with_log_probs
             own, written = values.get(item.id, {}), known.get(system, Texts(item.id, ()))
-            yield TextCase(item, produced.systems[system], own, written, tools)
+            yield TextCase(item, produced.systems[system], own, written)
 
 
 def distances(store: Store, item_ids: Iterable[str]) -> Iterator[tuple[str, dict[str, Distances]]]:
@@ -475,10 +482,12 @@ class Text(Level):
     studies = "text_analyses"
 
     def study(self, store: Store, name: str, system: str, track: Track[Any]) -> Study:
-        """Run the study `name` on the inputs of one system."""
+        """Run the study `name` on the inputs of one system; `acts=module:function` calls code."""
+        name, _, argument = name.partition("=")
         run: Callable[..., Study] = registry.find(self.studies, name)
         tracked_cases = track(cases(store, system), store.n_items, f"{name} of {system}")
-        return run(list(tracked_cases), store.manifest["seed"])
+        options = StudyOptions(text_scoring.tools_of(store.manifest), argument)
+        return run(list(tracked_cases), store.manifest["seed"], options)
 
     def score(self, store: Store, monitor: Monitor) -> None:
         """Compute the statistics of every input and system."""
@@ -498,8 +507,8 @@ class Text(Level):
 
     def system_results(self, store: Store, system: str, interval: str) -> Iterator[Result]:
         """Compute the means of all statistics with intervals."""
-        # Counts of pairs are totals, not means: they need no interval.
-        totals = (UNDEFINED, "n_pairs_")
+        # Counts of pairs are totals, not means, and p-values are of single inputs: no interval.
+        totals = (UNDEFINED, "n_pairs_", text_scoring.P_VALUES)
         means = {name: Mean(name) for name in store.stat_columns() if not name.startswith(totals)}
         pages = ((page.groups, page.values) for page in store.stat_pages(system))
         sums, seed = walk(pages, means), store.manifest["seed"]
@@ -527,6 +536,10 @@ class Text(Level):
         sums = walk(pages, means)
         facts = {heading: value_of(sums[heading], mean) for heading, mean in means.items()}
         return {"inputs": store.n_items, **facts}
+
+    def labels(self, store: Store, system: str) -> Mapping[str, Labels]:
+        """Return the labels of variability, closeness and length of every input."""
+        return {} if system == CONTROL else text_inputs.labels_of(store, system)
 
     def notes(self, store: Store) -> list[str]:
         """Return notes, the most important caveats first."""

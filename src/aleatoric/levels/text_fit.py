@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import textwrap
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
+from functools import cached_property
 from math import comb
 from typing import Literal
 
@@ -35,8 +36,21 @@ class TextCase:
     values: Mapping[str, float | None]
     written: Texts = field(default_factory=lambda: Texts("", ()))
     """The texts with their log-probabilities, if these are saved."""
+
+
+@dataclass(frozen=True)
+class StudyOptions:
+    """What a study of texts is given besides the inputs."""
+
     tools: Tools = field(default_factory=Tools)
     """The tokenizer and other tools of the run."""
+    argument: str = ""
+    """What follows = in the name of the study."""
+
+    @cached_property
+    def tokens(self) -> Callable[[Sequence[str]], Mapping[str, list[str]]]:
+        """Returns the tokens of each text, by the run's tokenizer."""
+        return self.tools.length_reader().tokens
 
 
 @dataclass(frozen=True)
@@ -106,7 +120,7 @@ def _half(left: Filled, right: Filled | None, need_both: bool) -> bool:
     return 2 * (both if need_both else pairs - neither) >= pairs
 
 
-def run(cases: Sequence[TextCase], seed: int) -> Study:
+def run(cases: Sequence[TextCase], seed: int, options: StudyOptions | None = None) -> Study:
     """List the worst and best fitted inputs per probe, by W1(C, H) and by W1(M, H)."""
     names = (name for case in cases for name in case.values if "w1_C/" in name)
     probes = dict.fromkeys(name.partition("/")[2] for name in names)

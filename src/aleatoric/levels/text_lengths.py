@@ -8,8 +8,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import islice
 
-from aleatoric.levels.text_fit import TextCase
-from aleatoric.probes.tools import Tools
+from aleatoric.levels.text_fit import StudyOptions, TextCase
 from aleatoric.result_types import Study, Table
 
 UNITS = ("words", "tokens", "sentences", "words per sentence", "tokens per sentence")
@@ -107,9 +106,9 @@ def _without_punctuation(tokens: Sequence[Sequence[str]]) -> list[list[str]]:
     return [[token for token in own if any(map(str.isalnum, token))] for own in tokens]
 
 
-def run(cases: Sequence[TextCase], seed: int) -> Study:
+def run(cases: Sequence[TextCase], seed: int, options: StudyOptions) -> Study:
     """Summarize the lengths of inputs, people's texts and a system's texts."""
-    tools = cases[0].tools if cases else Tools()
+    tools = options.tools
     reader = tools.length_reader()
     split, rule = sentence_splitter(tools.language)
 

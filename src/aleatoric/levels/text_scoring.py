@@ -10,8 +10,10 @@ from typing import Any
 import numpy as np
 
 from aleatoric import registry
-from aleatoric.levels import text_protocol, text_values
+from aleatoric.inference.two_samples import N_PERMUTATIONS
+from aleatoric.levels import text_inputs, text_protocol, text_values
 from aleatoric.levels import text_variability as variability
+from aleatoric.levels.text_inputs import Testing
 from aleatoric.levels.text_protocol import Preparation
 from aleatoric.levels.text_variability import UNDEFINED, ScoredTexts, Scores, Splitting, Statistics
 from aleatoric.metrics.distances import Divergence
@@ -38,9 +40,11 @@ DIVERGENCES = ("w1", "ks")
 COUNTS = ("n_people", "n_texts", "n_empty", "n_cut")
 LENGTHS = ("length_H", "length_M")
 """Mean lengths in tokens of people's and of a system's texts, after cutting."""
-SAME_LENGTH = "dmu_M_same_length"
+SAME_LENGTH = f"dmu_{text_inputs.SAME_LENGTH}"
 """Mean M - mean H on texts cut to the same lengths, for systems whose lengths differ."""
 PAIRS = ("n_pairs_H", "n_pairs_M", "n_pairs_C")
+P_VALUES = "p_"
+"""Prefix of the p-values of tests of single inputs."""
 MATCHED = "_matched"
 BESIDE_MATCHED = "_control"
 """Suffix of the control's value on the inputs for which a system has a matched value."""
@@ -67,6 +71,8 @@ class Scorer:
     """Whether the procedure is the published one."""
     reader: TextReader
     """Tokenizes texts to measure their lengths."""
+    testing: Testing
+    """The tests of single inputs."""
     has_control: bool = True
     """Whether people are compared with people; the paper does not do so for dialogue."""
 
@@ -91,6 +97,7 @@ class Scorer:
             Splitting(manifest["seed"], manifest["n_splits"]),
             as_published,
             reader,
+            Testing(manifest["seed"], manifest.get("permutations", N_PERMUTATIONS)),
             not (as_published and text_protocol.is_dialogue(corpus, inputs)),
         )
 
@@ -167,7 +174,7 @@ def _loading(manifest: Mapping[str, Any]) -> LoadOptions:
 
 def metric_names(store: Store) -> list[str]:
     """Return the metrics of a run, in display order: statistics of a probe, and lengths."""
-    others, columns = (f"{PAIR}/", UNDEFINED), store.stat_columns()
+    others, columns = (f"{PAIR}/", UNDEFINED, P_VALUES), store.stat_columns()
     return [c for c in columns if c in LENGTHS or ("/" in c and not c.startswith(others))]
 
 
@@ -179,11 +186,16 @@ def statistics(
     Systems in `same_length` are also compared with people on texts cut to the same lengths.
     """
     names = [name for name in store.systems() if name != CONTROL]
-    columns = [f"{n}/{p.name}" for n in statistic_names(scorer.is_paper) for p in scorer.probes]
-    columns += [f"{SAME_LENGTH}/{p.name}" for p in scorer.cut_probes() if same_length]
+    n_permutations = scorer.testing.n_permutations
+    tests = [text_inputs.P_M, text_inputs.P_ENERGY] if n_permutations else []
+    cut = [SAME_LENGTH, *([f"{P_VALUES}{text_inputs.SAME_LENGTH}"] if n_permutations else ())]
+    names_of_probes = [*statistic_names(scorer.is_paper), *tests]
+    columns = [f"{n}/{p.name}" for n in names_of_probes for p in scorer.probes]
+    columns += [f"{n}/{p.name}" for n in cut for p in scorer.cut_probes() if same_length]
     columns += text_values.columns(scorer.probes)
+    columns += [*LENGTHS, *([text_inputs.P_LENGTH] if tests else ()), *COUNTS, *PAIRS]
     walk = track(StoredTexts(store).walk(), store.n_items, "score")
-    return [*columns, *LENGTHS, *COUNTS, *PAIRS], _rows(iter(walk), names, scorer, same_length)
+    return columns, _rows(iter(walk), names, scorer, same_length)
 
 
 def undefined_counts(store: Store, system: str, part: str) -> dict[str, int]:
@@ -231,6 +243,9 @@ def _rows(
             ids = [chunk[row].item.id for row in group.rows]
             for system, values in _control_values(group, ids, scorer, names).items():
                 variability.place(columns[system], values, group.rows, scorer.probes, len(chunk))
+        for group in scores.groups:
+            for index, name in enumerate(names):
+                _place_tests(columns[name], group, index, items, scorer)
         of_texts = text_values.score_values(items, len(names), scorer.probes, scorer.splitting)
         for system, own in zip(columns, of_texts, strict=True):
             columns[system] |= own
@@ -242,9 +257,36 @@ def _rows(
 def _at_same_length(items: Sequence[ScoredTexts], system: int, scorer: Scorer) -> Statistics:
     """Return mean M - mean H of one system on texts cut to the same lengths, per probe."""
     cut = [scorer.of_same_length(item, system) for item in items]
-    scores = variability.score_blocks(cut, ["cut"], scorer.cut_probes(), {}).systems["cut"]
-    names = [probe.name for probe in scorer.cut_probes()]
-    return {f"{SAME_LENGTH}/{p}": scores[f"mean_M/{p}"] - scores[f"mean_H/{p}"] for p in names}
+    probes = scorer.cut_probes()
+    found = variability.score_blocks(cut, ["cut"], probes, {})
+    scores, names = found.systems["cut"], [probe.name for probe in probes]
+    columns = {f"{SAME_LENGTH}/{p}": scores[f"mean_M/{p}"] - scores[f"mean_H/{p}"] for p in names}
+    for group in found.groups if scorer.testing.n_permutations else ():
+        ids = [items[row].item_id for row in group.rows]
+        given = group.with_people(0), group.sizes[0], ids, scorer.testing
+        values = {f"{P_VALUES}{text_inputs.SAME_LENGTH}": text_inputs.variability_p_values(*given)}
+        variability.place(columns, values, group.rows, probes, len(items))
+    return columns
+
+
+def _place_tests(
+    columns: Statistics,
+    group: variability.Group,
+    system: int,
+    items: Sequence[ScoredTexts],
+    scorer: Scorer,
+) -> None:
+    """Write the p-values of a group of inputs to the columns of one system."""
+    if not scorer.testing.n_permutations:
+        return
+    chosen = [items[row] for row in group.rows]
+    given = group.sizes[0], [item.item_id for item in chosen], scorer.testing
+    values = text_inputs.p_values(group.with_people(system), *given)
+    variability.place(columns, values, group.rows, scorer.probes, len(items))
+    texts = [(*item.people, *item.systems[system]) for item in chosen]
+    lengths = np.array([scorer.lengths(own) for own in texts], dtype=np.float64)
+    column = columns.setdefault(text_inputs.P_LENGTH, np.full(len(items), np.nan))
+    column[group.rows] = text_inputs.length_p_values(lengths, *given)
 
 
 def _chunk_rows(

@@ -147,6 +147,8 @@ class TextReader:
         """The tokens of each distinct text."""
         distinct = list(dict.fromkeys(texts))
         new = [text for text in distinct if text not in self._remembered]
+        if not new:  # joining the dictionaries would copy everything that is remembered
+            return {text: self._remembered[text] for text in distinct}
         by_text = self._remembered | dict(zip(new, self._tokeniser.cut(new), strict=True))
         return {text: by_text[text] for text in distinct}
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import heapq
 import json
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass, fields, is_dataclass, replace
+from dataclasses import dataclass, field, fields, is_dataclass, replace
 from typing import Any
 
 import numpy as np
@@ -78,6 +78,8 @@ class Measure:
     stat: str = ""
     """The saved statistic; by default that of the key."""
     digits: int = 3
+    names: Mapping[int, str] = field(default_factory=dict)
+    """Of a label: the names of its codes. Labels are computed, not saved."""
 
     @property
     def column(self) -> str:

@@ -16,6 +16,7 @@ from aleatoric.levels.text_variability import Verdict, sentences, verdicts
 from aleatoric.probes.base import NEGATIVE_TYPE
 from aleatoric.registry import Track
 from aleatoric.reporting import tables, text_figures, views
+from aleatoric.reporting.input_labels import counts_of, label_measures, label_tables
 from aleatoric.reporting.page_data import ItemAnswers, ItemList, Measure, to_data
 from aleatoric.reporting.parts import AGREEMENTS, ReportPart, agreement_bars
 from aleatoric.reporting.tables import Column, Letters, TableCell, number, printable, with_interval
@@ -96,11 +97,18 @@ class TextView(View):
         """Return the tables, and the verdicts below them if no table has them in its notes."""
         tables, _ = super().printed(store, results, interval, wide)
         said = [] if wide else list(sentences(verdicts(results)))
-        return tables, [*said, *self.caveats(results)]
+        return [*tables, *self.run_tables(store)], [*said, *self.caveats(results)]
+
+    def run_tables(self, store: Store) -> list[Table]:
+        """Return the table of inputs by label."""
+        return label_tables(counts_of(store))
 
     def document(self, store: Store, results: Sequence[Result], interval: str) -> dict[str, Any]:
         """Return the results, and the verdicts on closeness and variability."""
-        shown = {"verdicts": [asdict(verdict) for verdict in verdicts(results)]}
+        shown = {
+            "verdicts": [asdict(verdict) for verdict in verdicts(results)],
+            "inputs": [asdict(counts) for counts in counts_of(store)],
+        }
         return super().document(store, results, interval) | shown
 
     def finding(self, results: Sequence[Result], compared: Compared | None = None) -> str:
@@ -157,13 +165,16 @@ class TextView(View):
     def measures(self, saved: Collection[str]) -> tuple[Measure, ...]:
         """Return the measures of inputs, probe by probe."""
         probes = dict.fromkeys(name.partition("/")[2] for name in saved if "/" in name)
-        return tuple(
-            Measure(f"{name}/{probe}", heading.removesuffix(" ↓"), about)
+        own = {
+            probe: [
+                Measure(f"{name}/{probe}", heading.removesuffix(" ↓"), about)
+                for name in _MEASURES
+                if f"{name}/{probe}" in saved
+                for heading, about in self.columns.get(name, [_MEAN_H])
+            ]
             for probe in probes
-            for name in _MEASURES
-            if f"{name}/{probe}" in saved
-            for heading, about in self.columns.get(name, [_MEAN_H])
-        )
+        }
+        return tuple(m for p in probes for m in (*own[p], *label_measures(saved, p)) if own[p])
 
     def one_line(self, context: str) -> str:
         """Return the saved turns of an input, one after the other."""

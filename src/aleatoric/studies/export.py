@@ -5,8 +5,8 @@ An interrupted export leaves no file.
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterator, Sequence
-from itertools import islice
+from collections.abc import Collection, Iterator, Mapping, Sequence
+from itertools import islice, repeat
 from pathlib import Path
 from typing import Any
 
@@ -21,6 +21,7 @@ from aleatoric.levels.base import level_of
 from aleatoric.levels.text import Text, model_systems
 from aleatoric.levels.text_scoring import CHUNK, Scorer
 from aleatoric.levels.text_variability import Group
+from aleatoric.result_types import Labels
 from aleatoric.runs.run import Produced, Store, StoredTexts
 from aleatoric.types import Floats, Ints
 
@@ -183,10 +184,24 @@ def _pair_batch(
 def _rows(store: Store) -> _Rows:
     if row_files := level_of(store).row_files(store):
         return _saved_rows(row_files)
-    columns = ["system", "item", "group", "row", *store.stat_columns()]
-    kinds = dict.fromkeys(_TEXTS, pa.string()) | {"row": pa.int64()}
+    level = level_of(store)
+    labels = {system: level.labels(store, system) for system in store.systems()}
+    names = list(dict.fromkeys(name for own in labels.values() for name in own))
+    columns = ["system", "item", "group", "row", *store.stat_columns(), *names]
+    kinds = dict.fromkeys((*_TEXTS, *names), pa.string()) | {"row": pa.int64()}
     schema = pa.schema([(name, kinds.get(name, pa.float64())) for name in columns])
-    return schema, _batches((row[:-1] for row in store.stat_rows()), schema)
+    return schema, _batches(_labelled(store, labels, names), schema)
+
+
+def _labelled(
+    store: Store, labels: Mapping[str, Mapping[str, Labels]], names: Sequence[str]
+) -> Iterator[tuple[Any, ...]]:
+    """Yield the statistics of every row, then its labels."""
+    for system, own in labels.items():
+        # A system without labels, such as people, has none in any row.
+        listed = zip(*(own[name] for name in names), strict=True) if own else repeat(())
+        for row, values in zip(store.stat_rows([system]), listed):  # noqa: B905
+            yield (*row[:-1], *(values or [None] * len(names)))
 
 
 def _saved_rows(row_files: list[tuple[str, Path]]) -> _Rows:

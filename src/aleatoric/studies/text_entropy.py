@@ -17,7 +17,7 @@ from scipy.stats import rankdata
 
 from aleatoric.errors import UsageError
 from aleatoric.inference.estimate import bounded, estimates
-from aleatoric.levels.text_fit import TextCase
+from aleatoric.levels.text_fit import StudyOptions, TextCase
 from aleatoric.metrics.reduction import Correlation, Mean
 from aleatoric.result_types import Study, Table
 from aleatoric.studies.figure_data import Panels, scatter
@@ -51,7 +51,7 @@ def entropy_of(logprobs: Sequence[float], n_cut: int = 0) -> TextEntropy:
     return TextEntropy(float(surprisals.mean()), error, n, n_cut)
 
 
-def run(cases: Sequence[TextCase], seed: int) -> Study:
+def run(cases: Sequence[TextCase], seed: int, options: StudyOptions | None = None) -> Study:
     """Estimate the entropy per input, and correlate it with the variability by each probe."""
     pairs = [
         (case, entropy_of(case.written.logprobs, case.written.n_cut))

@@ -13,6 +13,7 @@ from urllib.parse import quote, urlencode
 import numpy as np
 
 from aleatoric.data.files import csv_text
+from aleatoric.errors import UsageError
 from aleatoric.reporting.explorer.plots import Data, PlotCell
 from aleatoric.reporting.explorer.snapshot import (
     MeasureColumns,
@@ -142,6 +143,8 @@ class Listing:
     fixed: tuple[tuple[str, str], ...]
     path: tuple[str, ...]
     """The parts of its address."""
+    problem: str = ""
+    """What is wrong with the filter expression, which is then not applied."""
 
     def at(self, pairs: Pairs) -> str:
         """Return the address of the list with these parameters."""
@@ -193,9 +196,18 @@ def system_listing(site: Site, run: OpenRun, params: Params) -> Listing:
     measures = tuple(measure for measure in snapshot.measures if measure.probe == probe)
     fixed = tuple(pair for pair in (("system", columns.name), ("probe", probe)) if pair[1])
     query = parse(params, *(measure.key for measure in measures[:1]))
-    rows = select(columns, snapshot.items, query, run.tags)
+    rows, problem = _selected(columns, run, query)
     chosen, path = (NamedSystem(run, columns.name, columns.name),), ("run", run.key, "contexts")
-    return Listing(site, run, chosen, columns, measures, query, rows, fixed, path)
+    return Listing(site, run, chosen, columns, measures, query, rows, fixed, path, problem)
+
+
+def _selected(columns: MeasureColumns, run: OpenRun, query: Query) -> tuple[Ints, str]:
+    """Return the rows of a query, and what is wrong with its filter, which is then left out."""
+    try:
+        return select(columns, run.snapshot.items, query, run.tags), ""
+    except UsageError as error:
+        query = replace(query, where="")
+        return select(columns, run.snapshot.items, query, run.tags), str(error)
 
 
 def _compared_measures(measure: Measure, labels: tuple[str, str]) -> tuple[Measure, ...]:
@@ -218,7 +230,7 @@ def two_systems(site: Site, params: Params) -> tuple[Listing, Measure] | None:
     by_key = {named.key: named for named in systems}
     first = by_key.get(one(params, A), systems[0])
     others = (named for named in systems if named != first and common_measures(first, named))
-    second, snapshot = by_key.get(one(params, B)) or next(others, None), first.run.snapshot
+    second = by_key.get(one(params, B)) or next(others, None)
     measures = {m.key: m for m in common_measures(first, second)} if second else {}
     if second is None or not measures:
         return None
@@ -228,9 +240,10 @@ def two_systems(site: Site, params: Params) -> tuple[Listing, Measure] | None:
     shown = _compared_measures(measure, (first.label, second.label))
     fixed = (("a", first.key), ("b", second.key), ("measure", measure.key))
     query = parse(params, GAP)
-    rows = select(columns, snapshot.items, query, first.run.tags)
+    rows, problem = _selected(columns, first.run, query)
     pair, path = (first, second), ("compare",)
-    return Listing(site, first.run, pair, columns, shown, query, rows, fixed, path), measure
+    found = Listing(site, first.run, pair, columns, shown, query, rows, fixed, path, problem)
+    return found, measure
 
 
 def common_measures(first: NamedSystem, second: NamedSystem) -> tuple[Measure, ...]:
@@ -295,6 +308,8 @@ def listed(items: Listing) -> Data:
 
 def csv_answer(items: Listing, filename: str, names: Sequence[str] | None = None) -> Answer:
     """Return the whole list as CSV, in the order shown."""
+    if items.problem:
+        raise NotFoundError(items.problem)
     column_names = names if names is not None else [measure.key for measure in items.shown]
     heading = ["id", "group", "pos", *column_names, "context"]
     return Answer(CSV, csv_lines(heading, _csv_rows(items)), filename=filename)
@@ -302,7 +317,7 @@ def csv_answer(items: Listing, filename: str, names: Sequence[str] | None = None
 
 def _csv_rows(items: Listing) -> Iterator[list[object]]:
     """Yield every row of the list; a part of them is read at a time."""
-    values = [items.columns.values[measure.key] for measure in items.shown]
+    columns = [_csv_column(items.columns, measure) for measure in items.shown]
     with items.run.reading() as store:
         for start in range(0, len(items.rows), AT_ONCE):
             rows = items.rows[start : start + AT_ONCE].tolist()
@@ -310,7 +325,13 @@ def _csv_rows(items: Listing) -> Iterator[list[object]]:
             for row in rows:
                 item_id, group, context = heads[items.number(row)]
                 tag = tag_of(items.run, int(items.columns.places[row]))
-                yield [item_id, group, tag, *(float(column[row]) for column in values), context]
+                yield [item_id, group, tag, *(column[row] for column in columns), context]
+
+
+def _csv_column(columns: MeasureColumns, measure: Measure) -> Sequence[object]:
+    """Return the numbers of a measure, or its labels by name."""
+    labels = columns.labels.get(measure.key)
+    return columns.values[measure.key].tolist() if labels is None else list(labels)
 
 
 def cell_address(items: Listing, keys: tuple[str, str]) -> Callable[[PlotCell], str]:
@@ -347,6 +368,8 @@ def neighbors(items: Listing, place: int) -> Data:
 
 def shown_value(value: float, measure: Measure) -> str:
     """Return a value of a measure as tables show it."""
+    if measure.names and not math.isnan(value):
+        return measure.names[int(value)]
     return UNDEFINED if math.isnan(value) else number(float(value), measure.digits)
 
 

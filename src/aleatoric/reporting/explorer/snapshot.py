@@ -4,14 +4,17 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING
 
 import numpy as np
 from numpy.typing import NDArray
 
+from aleatoric.levels.base import level_of
 from aleatoric.reporting.page_data import Measure
+from aleatoric.result_types import Labels
 from aleatoric.runs.run import Store, item_heads, stat_columns
+from aleatoric.studies import filters
 from aleatoric.types import Floats, Ints
 
 if TYPE_CHECKING:
@@ -43,6 +46,8 @@ class MeasureColumns:
     places: Ints
     """The place of each row's item among the items."""
     values: Mapping[str, Floats]
+    labels: Mapping[str, Labels] = field(default_factory=dict)
+    """The labels among the measures, whose codes are also among the values."""
 
     def mean(self, key: str) -> float | None:
         """Return the mean of a measure over the items that have it."""
@@ -102,9 +107,14 @@ def take(
 
 
 def _scored(store: Store, system: str, items: Items, measures: Sequence[Measure]) -> MeasureColumns:
-    numbers, saved = stat_columns(store, system, [measure.column for measure in measures])
-    values = {measure.key: saved[measure.column] for measure in measures}
-    return MeasureColumns(system, np.searchsorted(items.numbers, numbers), values)
+    columns = {measure.key: measure.column for measure in measures if not measure.names}
+    numbers, saved = stat_columns(store, system, list(dict.fromkeys(columns.values())))
+    computed = level_of(store).labels(store, system)
+    undefined = np.full(len(numbers), np.nan)
+    labels = {m.key: computed.get(m.key, Labels(undefined, m.names)) for m in measures if m.names}
+    values = {key: saved[column] for key, column in columns.items()}
+    values |= {key: own.codes for key, own in labels.items()}
+    return MeasureColumns(system, np.searchsorted(items.numbers, numbers), values, labels)
 
 
 def _items(store: Store, view: View) -> Items:
@@ -145,6 +155,8 @@ class Query:
     group: str = ""
     tag: str = ""
     ranges: tuple[Range, ...] = ()
+    where: str = ""
+    """A filter expression of measures."""
     sort: str = ORDER
     descending: bool = False
     page: int = 1
@@ -154,6 +166,7 @@ class Query:
         query = replace(self, **changes)  # type: ignore[arg-type]
         pairs = [("q", query.text), ("group", query.group), ("pos", query.tag)]
         pairs += [("range", str(ends)) for ends in query.ranges]
+        pairs += [("where", query.where)]
         # Always given: the default order depends on the list.
         pairs += [("sort", query.sort), ("dir", "desc" if query.descending else "asc")]
         pairs += [("page", str(query.page) if query.page > 1 else "")]
@@ -172,6 +185,7 @@ def parse(params: Params, first_sort: str = ORDER) -> Query:
         group=one(params, "group"),
         tag=one(params, "pos"),
         ranges=tuple(dict.fromkeys(ranges)),
+        where=one(params, "where")[: filters.LONGEST],
         sort=sort,
         descending=way == "desc",
         page=max(1, int(page[:9])) if page.isascii() and page.isdecimal() else 1,
@@ -186,7 +200,8 @@ def one(params: Params, key: str) -> str:
 def select(columns: MeasureColumns, items: Items, query: Query, tags: Mapping[str, Flags]) -> Ints:
     """Return the places of the rows that a query asks for, in its order; undefined values last.
 
-    `tags` maps a part of speech to the items that have it.
+    A filter expression that cannot be read raises `UsageError`. `tags` maps a part of speech to the
+    items that have it.
     """
     chosen = np.flatnonzero(_selected(columns, items, query, tags)).astype(np.int64)
     values = columns.values.get(query.sort)
@@ -214,6 +229,8 @@ def _selected(
     for limits in query.ranges:
         if (values := columns.values.get(limits.key)) is not None:
             rows = rows & (values >= limits.low) & (values <= limits.high)
+    if query.where.strip():
+        rows = rows & filters.chosen(query.where, {**columns.values, **columns.labels})
     return rows
 
 

@@ -1,0 +1,218 @@
+"""Every input on its own: does a system vary there as people do, and is it close to them?
+
+Per input, system and probe there are two permutation tests: of mean M = mean H (variability), and
+of people's and the system's texts being one population (closeness); a third compares lengths. The
+p-values are saved with the statistics; labels control the false discovery rate over inputs.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+
+from aleatoric.inference.multiple import benjamini_hochberg
+from aleatoric.inference.two_samples import (
+    ALPHA,
+    FEWEST,
+    N_PERMUTATIONS,
+    Permutations,
+    means_test,
+    orders,
+    permutations,
+    population_test,
+    pseudo_values,
+)
+from aleatoric.result_types import Labels
+from aleatoric.runs.run import Store, stat_columns
+from aleatoric.types import Floats
+
+P_M, P_ENERGY, P_LENGTH = "p_M", "p_energy", "p_length"
+SAME_LENGTH = "M_same_length"
+"""What follows dmu_ and p_ in statistics of variability on texts cut to the same lengths."""
+MOST_TEXTS = 100
+"""Texts per side that the test of closeness uses: its cost grows with their square."""
+GAPPY_SHARE = 0.2
+"""The share of undefined distances beyond which there is no test: the rest is a biased sample."""
+MORE, AS_PEOPLE, LESS = "varies more", "varies as people", "varies less"
+VARIABILITY = {1: MORE, 0: AS_PEOPLE, -1: LESS}
+CLOSENESS = {1: "differs", 0: "no difference"}
+LENGTH = {1: "longer", 0: "as long", -1: "shorter"}
+
+
+@dataclass(frozen=True)
+class Testing:
+    """The seed and the number of random permutations of the tests; 0 tests nothing."""
+
+    seed: int = 0
+    n_permutations: int = N_PERMUTATIONS
+
+    def ways(self, n_people: int, n_texts: int) -> Permutations | None:
+        """Return the permutations for these numbers of texts; `None` if there are too few."""
+        if not self.n_permutations or min(n_people, n_texts) < FEWEST:
+            return None
+        ways = permutations(n_people, n_texts, self.n_permutations, self.seed)
+        return ways if ways.can_reject else None
+
+
+def p_values(
+    distances: Floats, n_people: int, item_ids: Sequence[str], testing: Testing
+) -> dict[str, Floats]:
+    """Return p-values from (probes, inputs, texts, texts) distances, people's texts first."""
+    given = n_people, item_ids, testing
+    return {
+        P_M: variability_p_values(distances, *given),
+        P_ENERGY: _closeness_p_values(distances, *given),
+    }
+
+
+def variability_p_values(
+    distances: Floats, n_people: int, item_ids: Sequence[str], testing: Testing
+) -> Floats:
+    """Return the (probes, inputs) p-values of mean M = mean H."""
+    ways = testing.ways(n_people, distances.shape[2] - n_people)
+    if ways is None:
+        return np.full(distances.shape[:2], np.nan)
+    flat = _flat(distances)
+    sides = flat[:, :n_people, :n_people], flat[:, n_people:, n_people:]
+    # Approximate, as the pseudo-values of a side depend on each other. They are exchanged, not the
+    # texts: two sides on different topics would otherwise
+    # seem to differ in variability, because the permuted samples would mix the topics.
+    values = np.concatenate([pseudo_values(side) for side in sides], axis=1)
+    order = orders(ways.width, item_ids, testing.seed, "text-variability")
+    p = means_test(values, ways, np.tile(order, (len(distances), 1)))
+    p = np.where(_is_gappy(sides[0]) | _is_gappy(sides[1]), np.nan, p)
+    return p.reshape(distances.shape[:2])
+
+
+def _closeness_p_values(
+    distances: Floats, n_people: int, item_ids: Sequence[str], testing: Testing
+) -> Floats:
+    """Return the (probes, inputs) p-values of one population."""
+    kept = np.r_[: min(n_people, MOST_TEXTS), n_people : n_people + MOST_TEXTS]
+    kept = kept[kept < distances.shape[2]]
+    n_people = int((kept < n_people).sum())
+    ways = testing.ways(n_people, len(kept) - n_people)
+    if ways is None:
+        return np.full(distances.shape[:2], np.nan)
+    flat = _flat(distances)[:, kept[:, None], kept]
+    order = orders(ways.width, item_ids, testing.seed, "text-closeness")
+    p = population_test(flat, ways, np.tile(order, (len(distances), 1)))
+    return np.where(_is_gappy(flat), np.nan, p).reshape(distances.shape[:2])
+
+
+def length_p_values(
+    lengths: Floats, n_people: int, item_ids: Sequence[str], testing: Testing
+) -> Floats:
+    """Return p-values of equal mean lengths from (inputs, texts) lengths, people's first."""
+    ways = testing.ways(n_people, lengths.shape[1] - n_people)
+    if ways is None:
+        return np.full(len(lengths), np.nan)
+    return means_test(lengths, ways, orders(ways.width, item_ids, testing.seed, "text-lengths"))
+
+
+def _flat(distances: Floats) -> Floats:
+    n_probes, n_inputs, width, _ = distances.shape
+    return distances.reshape(n_probes * n_inputs, width, width)
+
+
+def _is_gappy(distances: Floats) -> NDArray[np.bool_]:
+    """Whether too many of the pairs of (items, n, n) distances are undefined."""
+    n = distances.shape[1]
+    n_undefined = (np.isnan(distances) & ~np.eye(n, dtype=bool)).sum(axis=(1, 2))
+    is_gappy: NDArray[np.bool_] = n_undefined > GAPPY_SHARE * n * (n - 1)
+    return is_gappy
+
+
+# Labels ------------------------------------------------------------------------------------
+
+
+def probes_tested(store: Store) -> list[str]:
+    """Return the probes whose tests are saved."""
+    prefix = f"{P_M}/"
+    return [c.removeprefix(prefix) for c in store.stat_columns() if c.startswith(prefix)]
+
+
+def labels_of(store: Store, system: str) -> dict[str, Labels]:
+    """Return the labels of a system, per scored input in the order of its rows."""
+    return _labels(_tests(store, system), probes_tested(store))
+
+
+def _tests(store: Store, system: str) -> dict[str, Floats]:
+    """Return the p-values of a system, and the differences that they are of."""
+    prefixes = ("p_", f"dmu_{SAME_LENGTH}/", "dmu_M/", "length_")
+    names = [name for name in store.stat_columns() if name.startswith(prefixes)]
+    return stat_columns(store, system, names)[1]
+
+
+def _labels(tests: Mapping[str, Floats], probes: Sequence[str]) -> dict[str, Labels]:
+    labels = {}
+    for probe in probes:
+        side = SAME_LENGTH if _is_at_same_length(tests, probe) else "M"
+        sign = _signed(tests[f"p_{side}/{probe}"], tests[f"dmu_{side}/{probe}"])
+        labels[f"variability/{probe}"] = Labels(sign, VARIABILITY)
+        p = tests[f"{P_ENERGY}/{probe}"]
+        labels[f"closeness/{probe}"] = Labels(_signed(p, np.ones(len(p))), CLOSENESS)
+    if probes:
+        sign = _signed(tests[P_LENGTH], tests["length_M"] - tests["length_H"])
+        labels["length"] = Labels(sign, LENGTH)
+    return labels
+
+
+def _is_at_same_length(tests: Mapping[str, Floats], probe: str) -> bool:
+    """Whether variability is judged on texts cut to the same lengths, as in the verdicts."""
+    cut = tests.get(f"dmu_{SAME_LENGTH}/{probe}")
+    return cut is not None and bool(np.isfinite(cut).any())
+
+
+def _signed(p_values: Floats, gaps: Floats) -> Floats:
+    """Return the sign of the gap where it is significant, else 0; NaN where there is no test."""
+    known = np.isfinite(p_values)
+    adjusted = np.ones(len(p_values))
+    adjusted[known] = benjamini_hochberg(p_values[known].tolist())
+    return np.where(known, np.where(adjusted <= ALPHA, np.sign(gaps), 0.0), np.nan)
+
+
+@dataclass(frozen=True)
+class LabelCounts:
+    """How many inputs of a system have each label by a probe."""
+
+    system: str
+    probe: str
+    more: int
+    as_people: int
+    less: int
+    differ: int
+    n_compared: int
+    """Inputs with a test of closeness."""
+    longer: int
+    shorter: int
+    n_untested: int
+    """Inputs without a test of variability: too few texts, or too many undefined distances."""
+    same_length: bool
+    """Whether variability is judged on texts cut to the same lengths."""
+
+
+def label_counts(store: Store, systems: Sequence[str]) -> Iterator[LabelCounts]:
+    """Yield the numbers of inputs by label, per probe and system."""
+    probes = probes_tested(store)
+    tests = {system: _tests(store, system) for system in systems}
+    labels = {system: _labels(own, probes) for system, own in tests.items()}
+    for probe in probes:
+        for system, own in labels.items():
+            variability, closeness = own[f"variability/{probe}"], own[f"closeness/{probe}"]
+            yield LabelCounts(
+                system,
+                probe,
+                more=variability.count(1),
+                as_people=variability.count(0),
+                less=variability.count(-1),
+                differ=closeness.count(1),
+                n_compared=len(closeness.codes) - closeness.n_undefined,
+                longer=own["length"].count(1),
+                shorter=own["length"].count(-1),
+                n_untested=variability.n_undefined,
+                same_length=_is_at_same_length(tests[system], probe),
+            )
