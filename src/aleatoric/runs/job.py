@@ -141,7 +141,9 @@ class Job:
         kinds, by_name = get_type_hints(type(self)), {f.name: f for f in fields(self)}
         for name, value in self.saved().items():
             option_of = about(by_name[name])
-            if not fits_field(value, kinds[name]) or not in_range(value, option_of):
+            # A file name that is not UTF-8 is a text here; reading it gives a better message.
+            text = json.dumps(value).encode("ascii").replace(rb"\udc", b"")
+            if not fits_field(json.loads(text), kinds[name]) or not in_range(value, option_of):
                 meaning = option_of.help.rstrip(".")
                 raise ArgumentError(f"{name} cannot be {quoted(value)} ({meaning}).")
 
@@ -209,6 +211,13 @@ def _saved_names(job_type: type[Job]) -> list[str]:
     """Return the fields of the manifest; corpus and encoding are among the facts of the corpus."""
     saved = [job_field.name for job_field in fields(job_type) if about(job_field).saved]
     return [name for name in saved if name not in ("corpus", "encoding")]
+
+
+def _spelled(value: Any) -> Any:
+    """Return a value with names of files that are not UTF-8 as texts: reading them says more."""
+    if isinstance(value, list):
+        return [_spelled(part) for part in value]
+    return value.encode("utf-8", "replace").decode() if isinstance(value, str) else value
 
 
 def fits_field(value: Any, kind: Any) -> bool:
