@@ -140,7 +140,7 @@ def _agreement(labelled: Labelled, seed: int) -> Table:
     p_values = [test.p if test else None for test in tests]
     n_differ = sum(p is not None and p <= ALPHA for p in benjamini_hochberg(p_values))
     shown = f"{n_differ} of {len(labelled.ids)}"
-    about = f"inputs whose labels are no samples of one population (FDR {ALPHA:.0%})"
+    about = f"inputs whose labels are not samples of one population (FDR {ALPHA:.0%})"
     return Table("Agreement of labels", ("", "value", "meaning"), (*rows, ("differ", shown, about)))
 
 
