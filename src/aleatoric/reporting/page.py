@@ -226,6 +226,18 @@ class TasksPart:
         )
 
 
+def title_of(titles: Sequence[str]) -> str:
+    """Return one title of several parts, without repeating how they begin.
+
+    >>> title_of(["Next words: provo", "Whole texts: asset", "Whole texts: e2e"])
+    'Next words: provo; Whole texts: asset, e2e'
+    """
+    corpora: dict[str, list[str]] = {}
+    for heading, _, corpus in (title.partition(": ") for title in titles):
+        corpora.setdefault(heading, []).append(corpus)
+    return "; ".join(f"{heading}: {', '.join(names)}" for heading, names in corpora.items())
+
+
 def render(sections: Sequence[Section], tasks: Sequence[TasksPart] = ()) -> str:
     """Return the page as text."""
     from markupsafe import Markup
@@ -235,7 +247,7 @@ def render(sections: Sequence[Section], tasks: Sequence[TasksPart] = ()) -> str:
     template = environment("aleatoric.reporting").get_template("report.html.j2")
     contexts = {part.suffix: Markup(to_json(part.contexts)) for part in sections if part.contexts}
     page: str = template.render(
-        title=", ".join(part.title for part in sections),
+        title=title_of([part.title for part in sections]),
         sections=sections,
         tasks=tasks,
         parts=[*tasks, *sections],
