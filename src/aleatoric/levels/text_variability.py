@@ -287,7 +287,7 @@ def _compare(suffix: str, left: Floats, right: Floats, divergences: Divergences)
 
 DIFFERS = "differs from people"
 CLOSE = "no significant difference from people"
-DEPENDENT = "energy below 0, so that its texts are not independent of people's (copied?)"
+DEPENDENT = "energy below 0, which texts independent of people's rarely reach (copied?)"
 MORE = "varies more than people"
 LESS = "varies less than people"
 ALIKE = "no significant difference in variability"
@@ -319,7 +319,8 @@ def verdicts(results: Sequence[Result]) -> list[Verdict]:
     energies = [result for result in results if result.metric.startswith("energy/")]
     judged = [(result.system, result.metric.removeprefix("energy/")) for result in energies]
     n_systems = Counter(probe for _, probe in judged)
-    return [_verdict(by_system[name], name, probe, n_systems[probe]) for name, probe in judged]
+    sizes = {probe: (number, len(judged)) for probe, number in n_systems.items()}
+    return [_verdict(by_system[name], name, probe, *sizes[probe]) for name, probe in judged]
 
 
 def sentences(verdicts: Sequence[Verdict]) -> list[str]:
@@ -330,8 +331,15 @@ def sentences(verdicts: Sequence[Verdict]) -> list[str]:
     return [f"{system}: {'; '.join(_parts(judged))}." for system, judged in by_system.items()]
 
 
-def _verdict(estimates: Mapping[str, Estimate], system: str, probe: str, n_systems: int) -> Verdict:
+def _verdict(
+    estimates: Mapping[str, Estimate], system: str, probe: str, n_systems: int, n_all: int
+) -> Verdict:
+    """Judge a system by a probe; levels are adjusted over systems.
+
+    To call texts dependent, the level is adjusted over all `n_all` systems and probes.
+    """
     energy = at_level(estimates[f"energy/{probe}"], 1 - (1 - LEVEL) / n_systems)
+    strict = at_level(estimates[f"energy/{probe}"], 1 - (1 - LEVEL) / n_all)
     basis, note, level = f"dmu_M/{probe}", None, LEVEL
     lengths = (estimates.get(name) for name in ("length_H", "length_M"))
     is_of_one_text = f"value_H/{probe}" in estimates
@@ -341,7 +349,9 @@ def _verdict(estimates: Mapping[str, Estimate], system: str, probe: str, n_syste
     difference = estimates.get(basis)
     if difference is not None:
         difference = at_level(difference, 1 - (1 - level) / n_systems)
-    closeness = _side(energy, above=DIFFERS, below=DEPENDENT, between=CLOSE)
+    closeness = _side(energy, above=DIFFERS, below=CLOSE, between=CLOSE)
+    if closeness == CLOSE:
+        closeness = _side(strict, above=CLOSE, below=DEPENDENT, between=CLOSE)
     variability = _side(difference, above=MORE, below=LESS, between=ALIKE)
     lacking = [e for e in (energy, difference) if e is None or e.interval is None]
     reason = lacking[0].reason if lacking and lacking[0] else note

@@ -94,12 +94,14 @@ def summary(compared: Compared) -> Iterator[str]:
     metric = next((name for name, order in compared.order.items() if len(order) > 1), None)
     if metric is None:
         return
-    order = [name for name in compared.order[metric] if name not in compared.dependent]
+    excluded = compared.not_ranked(metric)
+    order = [name for name in compared.order[metric] if name not in excluded]
     family = [c for c in by_metric(compared.comparisons)[metric] if {c.first, c.second} <= {*order}]
     if not family:
         return
-    if excluded := [name for name in compared.order[metric] if name not in order]:
-        yield f"Not ranked, because the answers depend on the people's: {listed(excluded)}."
+    if excluded:
+        reason = "because the answers seem to depend on people's"
+        yield f"Not ranked by {metric}, {reason}: {listed(excluded)}."
     yield _verdict(metric, order, family, compared.alpha)
 
 

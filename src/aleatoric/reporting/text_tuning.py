@@ -22,15 +22,8 @@ class FinetuneTextView(TextView):
         training = {"finetuning": store.meta(FINETUNING) or {}}
         return super().document(store, results, interval) | training
 
-    def printed(
-        self, store: Store, results: Sequence[Result], interval: str, wide: bool
-    ) -> tuple[list[Table], list[str]]:
-        """Return the results, and the losses of training."""
-        tables, lines = super().printed(store, results, interval, wide)
-        return [*tables, *self.run_tables(store)], lines
-
     def run_tables(self, store: Store) -> list[Table]:
-        """Return the losses of training by epoch, once the model is trained."""
+        """Return the labels of inputs, and the losses of training by epoch."""
         rows, notes = [], ["Losses are in nats per token of texts; epoch 0 is before training."]
         for facts in (store.meta(FINETUNING) or {}).values():
             for epoch in facts["curves"]["1"]:
@@ -39,7 +32,8 @@ class FinetuneTextView(TextView):
                 rows.append((str(epoch["number"]), *map(number, sides), shown))
             notes.append(f"Epoch kept: {facts['kept']['1']}.")
         columns = ("epoch", "training loss", "validation loss", "validation perplexity")
-        return [Table("Training", columns, tuple(rows), tuple(notes))] if rows else []
+        training = Table("Training", columns, tuple(rows), tuple(notes))
+        return [*super().run_tables(store), *([training] if rows else [])]
 
     def run_figures(self, store: Store) -> dict[str, Picture]:
         """Return losses and perplexities by epoch."""

@@ -203,8 +203,8 @@ def _joint_verdict(judged: Sequence[Verdict]) -> str:
         text_variability.DIFFERS: ("differs from people", "differ from people"),
         text_variability.CLOSE: ("does not differ significantly", "do not differ significantly"),
         text_variability.DEPENDENT: (
-            "has texts that depend on people's",
-            "have texts that depend on people's",
+            "has texts that seem to depend on people's",
+            "have texts that seem to depend on people's",
         ),
     }
     clauses = []

@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from fnmatch import fnmatchcase
 from itertools import combinations, product
 from pathlib import Path
@@ -14,7 +14,7 @@ from typing import Any
 from aleatoric.data.selection import PART_ONLY
 from aleatoric.errors import UsageError
 from aleatoric.inference.bootstrap import DEFAULT_METHOD, check_method
-from aleatoric.inference.estimate import bounded_difference
+from aleatoric.inference.estimate import at_level, bounded_difference
 from aleatoric.levels.base import level_of
 from aleatoric.levels.base import results as results_of
 from aleatoric.levels.word_results import WIDE_LOSS, WITHHELD, has_persons
@@ -66,8 +66,12 @@ class Compared(Tabular):
     notes: tuple[str, ...]
     matched: bool = False
     """Whether all systems were reduced to the same number of draws per item."""
-    dependent: tuple[str, ...] = ()
-    """Systems whose answers depend on the people's, so that they cannot be ranked."""
+    dependent: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
+    """Overlap, or energy by a probe -> systems whose answers seem to depend on the people's."""
+
+    def not_ranked(self, metric: str) -> tuple[str, ...]:
+        """Return the systems that a metric does not rank; an overlap above 1 concerns all words."""
+        return self.dependent.get(metric if metric.startswith("energy/") else "overlap", ())
 
     def to_dict(self) -> dict[str, Any]:
         """Return the JSON form printed by `--json`."""
@@ -272,7 +276,9 @@ def _check_comparable(members: Members) -> None:
         for metric in first.results.keys() & second.results.keys():
             left, right = _fields(first, metric), _fields(second, metric)
             shared = (name for name in left if name in right)
-            differences = {n: (left[n], right[n]) for n in shared if left[n] != right[n]}
+            pairs = {name: (left[name], right[name]) for name in shared}
+            # The same corpus may have another file name: its checksum counts.
+            differences = {n: p for n, p in pairs.items() if len({x.split("#")[-1] for x in p}) > 1}
             if differences:
                 raise _refusal(first.store, second.store, differences)
 
@@ -316,10 +322,10 @@ def notes_of(
     members: Members, comparisons: Sequence[Comparison], evidence: Evidence, alpha: float
 ) -> Iterator[str]:
     """Yield all notes on the comparisons."""
-    families = comparing.by_metric(comparisons)
+    families, n_tests = comparing.by_metric(comparisons), _n_energies(members)
     for metric in families:
         if metric == "overlap" or metric.startswith("energy/"):
-            yield from dependent_draws(_results_by(members, metric))
+            yield from dependent_draws(_results_by(members, metric), n_tests)
     yield from _uneven_draws(members, families)
     yield from _uneven_tokens(evidence)
     if any(has_persons(member.store) for member in members):
@@ -330,9 +336,9 @@ def notes_of(
     yield from _brackets(members, families, evidence)
 
 
-def dependent_draws(results: Mapping[str, Result]) -> Iterator[str]:
+def dependent_draws(results: Mapping[str, Result], n_tests: int = 1) -> Iterator[str]:
     """Warn about systems with an overlap or an energy that independent answers cannot have."""
-    dependent = {label: result for label, result in results.items() if is_dependent(result)}
+    dependent = {label: one for label, one in results.items() if is_dependent(one, n_tests)}
     names, metrics = ", ".join(dependent), {result.metric for result in dependent.values()}
     for metric in metrics - {"overlap"}:
         yield (
@@ -347,21 +353,33 @@ def dependent_draws(results: Mapping[str, Result]) -> Iterator[str]:
         )
 
 
-def _dependent(members: Members) -> tuple[str, ...]:
-    metrics = ["overlap", *(n for m in members for n in m.results if n.startswith("energy/"))]
-    judged = [result for name in metrics for result in _results_by(members, name).items()]
-    found = {label for label, result in judged if is_dependent(result)}
-    return tuple(m.label for m in members if m.label in found)
+def _n_energies(members: Members) -> int:
+    return max(1, sum(name.startswith("energy/") for m in members for name in m.results))
+
+
+def _dependent(members: Members) -> dict[str, tuple[str, ...]]:
+    """Return, per metric, the systems that it does not rank."""
+    metrics = {"overlap", *(n for m in members for n in m.results if n.startswith("energy/"))}
+    n_tests, found = _n_energies(members), {}
+    for metric in sorted(metrics):
+        results = _results_by(members, metric).items()
+        found[metric] = tuple(label for label, one in results if is_dependent(one, n_tests))
+    return found
 
 
 def _results_by(members: Members, metric: str) -> dict[str, Result]:
     return {m.label: m.results[metric] for m in members if metric in m.results}
 
 
-def is_dependent(result: Result) -> bool:
-    """Return whether answers depend on people's: an overlap above 1, or an energy below 0."""
-    interval = result.estimate.interval
+def is_dependent(result: Result, n_tests: int = 1) -> bool:
+    """Return whether answers depend on people's: an overlap above 1, or an energy below 0.
+
+    The level for energies is adjusted over `n_tests` systems and probes: one of many intervals
+    lies below 0 by chance.
+    """
     is_energy = result.metric.startswith("energy/")
+    judged = at_level(result.estimate, 1 - ALPHA / n_tests) if is_energy else result.estimate
+    interval = judged.interval
     return interval is not None and (interval.high < 0 if is_energy else interval.low > 1)
 
 

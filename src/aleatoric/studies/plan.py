@@ -7,7 +7,7 @@ about contexts, people and a model.
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import asdict, dataclass, fields, replace
 from itertools import product
@@ -17,6 +17,7 @@ import numpy as np
 
 from aleatoric.errors import UsageError, quoted
 from aleatoric.inference import planning
+from aleatoric.inference.bootstrap import t_quantile
 from aleatoric.inference.noise import Side, Sides, Size, VarianceParts, noise
 from aleatoric.inference.planning import Crowding, Design, PilotSpread, Sizes, Variances
 from aleatoric.result_types import Tabular
@@ -29,6 +30,8 @@ MOST_GROUPS = 10**9
 MOST_CONTEXTS = 1e9
 """Per group."""
 N_SAMPLES = 64
+FEW_GROUPS = 10
+"""With fewer groups, planned widths are clearly too small."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -215,7 +218,20 @@ def make_plan(source: PlanSource, target: Target, grid: Grid) -> RunPlan:
         for pair, known in source.known(people, grid.samples or source.samples or default).items()
         for groups in grid.groups or _groups(known, Design(*pair, pilot.groups, crowding), target)
     )
-    return RunPlan(source.name, target, rows, source.notes, source.split)
+    notes = (*source.notes, *_few_groups_note(rows, target.level))
+    return RunPlan(source.name, target, rows, notes, source.split)
+
+
+def _few_groups_note(rows: Sequence[PlanRow], level: float) -> Iterator[str]:
+    """Warn that intervals over a few groups are wider than planned: runs use Student's t there."""
+    fewest = min((row.design.groups for row in rows), default=FEW_GROUPS)
+    if 2 <= fewest < FEW_GROUPS:
+        wider = t_quantile((1 + level) / 2, fewest - 1) * 2 / planning.width(1.0, level)
+        yield (
+            f"warning: widths and power hold for {FEW_GROUPS} groups or more; with {fewest}, "
+            f"an interval by Student's t is {wider:.1f} times as wide, and the pilot's variance "
+            "between so few groups is uncertain: plan for more groups"
+        )
 
 
 def around(n: int) -> tuple[int, ...]:

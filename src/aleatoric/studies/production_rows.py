@@ -83,7 +83,8 @@ def difference(store: Store) -> str:
     )
     return (
         f"{store.path.name}: {store.n_items} inputs of {store.manifest['corpus']['version']}, "
-        f"protocol {protocol}, {samples} texts asked per input{f'; {tools}' if tools else ''}. "
+        f"protocol {protocol}, {samples or 'all recorded'} texts per input"
+        f"{f'; {tools}' if tools else ''}. "
         f"The paper: {task.inputs} inputs of the {task.part}, 10 texts of a system per input, "
         f"{task.references} of people, spaCy's tags and all-distilroberta-v1. W1 and the mean "
         "over inputs depend on these."

@@ -29,6 +29,8 @@ from aleatoric.studies.compare import ALPHA, Compared, compare, impossible, join
 from aleatoric.studies.compare_statistics import ComparedSystem, Comparison
 from aleatoric.types import Estimate
 
+_ALL = 2**62
+"""More than the number of the last input."""
 PEOPLE = "people"
 """The name of people in comparisons of tasks."""
 UNPAIRED = (
@@ -339,6 +341,7 @@ def _notes(
     alpha: float,
 ) -> Iterator[str]:
     yield UNPAIRED
+    yield from _shared_inputs(tasks)
     for task in tasks:
         yield from _lacking(task, chosen)
     yield from _differing_fields(tasks, chosen)
@@ -347,6 +350,21 @@ def _notes(
         yield from (f"{task.name}: {note}" for note in saved if note.startswith(PART_ONLY))
     yield from reasons(comparisons)
     yield from joined(impossible(comparing.by_metric(comparisons), alpha))
+
+
+def _shared_inputs(tasks: Sequence[Task]) -> Iterator[str]:
+    """Warn about inputs that two tasks share: these are not independent."""
+    inputs = {
+        task.name: {item.context for store in task.stores for item in store.items_between(0, _ALL)}
+        for task in tasks
+    }
+    for first, second in combinations(inputs, 2):
+        if n_shared := len(inputs[first] & inputs[second]):
+            yield (
+                f"warning: {n_shared} of {len(inputs[first])} inputs of {first} are inputs of "
+                f"{second} too, and the tests treat them as independent: to compare systems on "
+                "these inputs, use one corpus"
+            )
 
 
 def _lacking(task: Task, chosen: Mapping[str, Sequence[str]]) -> Iterator[str]:

@@ -114,3 +114,14 @@ def test_no_verdict_if_most_pairs_are_undefined(tmp_path: Path) -> None:
         found = {(one.system, one.probe): one for one in verdicts(results(store))}
     assert found["collapsed", "lexical-2"].variability == UNKNOWN
     assert found["collapsed", "lexical-2"].reason == GAPPY
+
+
+def test_one_of_many_energies_below_0_is_not_called_dependent() -> None:
+    below = result("energy/p", -0.1, -0.19, -0.01), result("dmu_M/p", 0.0, -0.1, 0.1)
+    others = [
+        one
+        for name in "abcdef"
+        for one in (result(f"energy/{name}", 0.0, -0.1, 0.1), result(f"dmu_M/{name}", 0, -0.1, 0.1))
+    ]
+    assert [v.closeness for v in verdicts(below)] == [DEPENDENT]
+    assert {v.closeness for v in verdicts([*below, *others])} == {CLOSE}

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+
 import pytest
 
 from aleatoric.inference.estimate import bounded
@@ -10,7 +12,7 @@ from aleatoric.reporting.comparisons import summary
 from aleatoric.reporting.views import view_of
 from aleatoric.reporting.words import closest
 from aleatoric.result_types import Result
-from aleatoric.studies.compare import Compared, Comparison
+from aleatoric.studies.compare import Compared, Comparison, is_dependent
 from aleatoric.studies.compare_statistics import order_of
 from aleatoric.types import Estimate, Interval, Signature
 
@@ -21,10 +23,10 @@ def pair(metric: str, first: str, second: str, value: float, p: float | None) ->
     return Comparison(metric, first, second, Paired(Estimate(value, interval, 9, 9), test, None), p)
 
 
-def said(*pairs: Comparison, dependent: tuple[str, ...] = ()) -> str:
+def said(*pairs: Comparison, dependent: Mapping[str, tuple[str, ...]] | None = None) -> str:
     metric = pairs[0].metric
     order = {metric: order_of(metric, pairs)}
-    compared = Compared(pairs, {}, {}, order, {}, 0.05, (), dependent=dependent)
+    compared = Compared(pairs, {}, {}, order, {}, 0.05, (), dependent=dependent or {})
     return " ".join(summary(compared))
 
 
@@ -89,10 +91,24 @@ def test_systems_that_depend_on_the_people_are_not_ranked() -> None:
         pair("overlap", "a", "c", 0.2, 0.001),
         pair("overlap", "b", "c", 0.1, 0.001),
     )
-    assert said(*pairs, dependent=("a",)) == (
-        "Not ranked, because the answers depend on the people's: a. b has the highest overlap: "
-        "0.100 [0.090, 0.110] higher than c (adjusted p = .001)."
+    assert said(*pairs, dependent={"overlap": ("a",)}) == (
+        "Not ranked by overlap, because the answers seem to depend on people's: a. b has the "
+        "highest overlap: 0.100 [0.090, 0.110] higher than c (adjusted p = .001)."
     )
+
+
+def test_energy_below_0_excludes_a_system_from_that_energy_only() -> None:
+    found = {"energy/length": ("a",), "overlap": ()}
+    compared = Compared((), {}, {}, {}, {}, 0.05, (), dependent=found)
+    assert compared.not_ranked("energy/length") == ("a",)
+    assert compared.not_ranked("energy/lexical-1") == compared.not_ranked("tvd") == ()
+
+
+def test_one_of_many_energies_below_0_is_no_sign_of_dependence() -> None:
+    estimate = Estimate(-0.1, Interval(-0.19, -0.01, 0.95, "t"), 30, 30)
+    result = Result("a", "energy/length", SIGNATURE, estimate)
+    assert is_dependent(result)
+    assert not is_dependent(result, n_tests=20)
 
 
 SIGNATURE = Signature("c", "0" * 64, "m", "none", "recorded", {}, "5", 0, "overlap", "1")

@@ -517,3 +517,12 @@ def test_a_tiny_pilot_gives_no_negative_share() -> None:
         "people 75%, samples 25%, contexts 0%"
     )
     assert _listed({"people": 0.0, "contexts": 0.0}) == "people 0%, contexts 0%"
+
+
+def test_designs_of_a_few_groups_are_warned_about() -> None:
+    source = assumed_source(Assumptions())
+    few = make_plan(source, Target(), Grid((40,), (100,), (3, 20)))
+    (note,) = [note for note in few.notes if note.startswith("warning: widths and power")]
+    assert "with 3, an interval by Student's t is 2.2 times as wide" in note  # 4.303 / 1.960
+    enough = make_plan(source, Target(), Grid((40,), (100,), (10, 20)))
+    assert not any(note.startswith("warning") for note in enough.notes)

@@ -142,3 +142,10 @@ def test_document_is_plain(compared: ComparedTasks) -> None:
     ][0].keys()
     assert compared.to_pandas()["system"].iloc[0] == PEOPLE
     assert [table.title for table in compared.tables][-1] == "Pairs of tasks"
+
+
+def test_inputs_that_two_tasks_share_are_noted(tmp_path: Path) -> None:
+    runs = [task_run(tmp_path / f"{words}", "asset", words, {"bot": 9}) for words in (6, 60)]
+    with Store.open(runs[0]) as first, Store.open(runs[1]) as second:
+        notes = compare_runs([first, second]).notes
+    assert any(note.startswith("warning: 24 of 24 inputs of") for note in notes)
