@@ -11,6 +11,7 @@ from pathlib import Path
 
 import pytest
 from doc_pages import ROOT, Block, blocks
+from marks import sampled
 
 from aleatoric.errors import AleatoricError
 from aleatoric.models.gguf import smollm2_directory
@@ -63,7 +64,11 @@ def type_shell(block: Block, folder: Path) -> str:
     return "".join(printed)
 
 
-@pytest.mark.parametrize("name", PAGES)
+SLOW = ("docs/quick-start.md", "docs/python.md")
+"""Pages that load a model several times."""
+
+
+@pytest.mark.parametrize("name", sampled(PAGES, [p for p in PAGES if p not in SLOW]))
 def test_page_prints_what_it_shows(
     name: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

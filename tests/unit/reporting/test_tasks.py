@@ -137,6 +137,7 @@ def test_many_systems_are_small_multiples(crowd: ReportPart) -> None:
     assert len(grays) == len(MANY) - 1
 
 
+@pytest.mark.long
 def test_other_figures_of_many_systems(crowd: ReportPart, tasks: dict[str, ReportPart]) -> None:
     found = text_figures.overall(crowd)
     for name in ("fig3_mean_M_minus_H", "fig8_mean_C_minus_H"):
@@ -168,6 +169,7 @@ def test_section_of_a_report(stores: list[Store]) -> None:
     assert not list(sections_of(parts_of(stores[:1])))
 
 
+@pytest.mark.long
 def test_page_and_folder_have_the_tasks_first(stores: list[Store], tmp_path: Path) -> None:
     page = tmp_path / "page.html"
     paths = list(make_report(stores, page, tmp_path / "figures"))
