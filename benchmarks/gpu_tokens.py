@@ -22,7 +22,7 @@ from torch import Tensor
 
 from aleatoric.calibration.kernels import naive, torch_pass, triton_pass
 from aleatoric.calibration.kernels.triton_pass import Tuning
-from aleatoric.calibration.schemes import Scheme
+from aleatoric.calibration.statistics import Scheme
 from aleatoric.models.decoding import Decoder
 
 LIMIT = 1e-5

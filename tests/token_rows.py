@@ -5,8 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from aleatoric.calibration.schemes import Scheme
-from aleatoric.calibration.statistics import TokenRows
+from aleatoric.calibration.statistics import Scheme, TokenRows
 from aleatoric.calibration.stream import (
     Engine,
     ValueUnits,

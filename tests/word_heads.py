@@ -8,8 +8,7 @@ import numpy as np
 
 from aleatoric.models.hf import HFModel
 from aleatoric.nextword.head import Head, HeadSearch, grow
-from aleatoric.nextword.packs import for_contexts
-from aleatoric.nextword.tree import Tree
+from aleatoric.nextword.tree import Tree, for_contexts
 from aleatoric.nextword.vocabulary import ENTRY, LogitReader, NodeCache, Vocabulary
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
-from aleatoric.calibration.schemes import Scheme
+from aleatoric.calibration.statistics import Scheme
 from aleatoric.data.opening import open_corpus
 from aleatoric.models import toy
 from aleatoric.models.decoding import Decoder

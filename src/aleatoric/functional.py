@@ -129,7 +129,7 @@ def e_ece(probs: Any, targets: Any, bins: int = 15, scheme: str = "ancestral") -
     0.12
     """
     from aleatoric.calibration.kernels import naive
-    from aleatoric.calibration.schemes import Scheme
+    from aleatoric.calibration.statistics import Scheme
 
     rows, wanted = _rows(probs), _targets(targets)
     _check_lengths(len(rows), len(wanted), "rows of probabilities", "targets")
@@ -170,8 +170,7 @@ def energy(
     1.5
     """
     from aleatoric.probes.base import Block
-    from aleatoric.probes.opening import open_probes
-    from aleatoric.probes.tools import language_code
+    from aleatoric.probes.tools import language_code, open_probes
 
     sides = _texts(people, "people"), _texts(model, "model")
     n, language = len(sides[0]), language_code(language)

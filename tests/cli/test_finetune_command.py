@@ -19,7 +19,7 @@ from typer.testing import CliRunner
 
 from aleatoric.cli import app
 from aleatoric.errors import UsageError
-from aleatoric.inference.multiple import holm
+from aleatoric.inference.two_samples import holm
 from aleatoric.levels.base import Monitor, run_job
 from aleatoric.reporting.finetune import systems_table
 from aleatoric.reporting.page import Section, figure_data, render, write_tables

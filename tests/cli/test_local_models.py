@@ -24,8 +24,8 @@ from tokenizers import decoders, processors
 from transformers import AutoConfig, AutoModelForCausalLM
 from tuned_lms import population, save_corpus, words_lm
 
-from aleatoric.models import checkpoints
-from aleatoric.models.checkpoints import model_sha256
+from aleatoric.models import gguf
+from aleatoric.models.gguf import model_sha256
 from aleatoric.runs.run import Store
 
 
@@ -207,20 +207,20 @@ def test_large_file_is_hashed_once(tmp_path: Path, monkeypatch: pytest.MonkeyPat
     monkeypatch.setenv("ALEATORIC_CACHE", str(tmp_path / "cache"))
     file, calls = tmp_path / "weights", []
     file.write_bytes(b"a" * 2**21)
-    sha256_of = checkpoints.files.sha256_of
+    sha256_of = gguf.files.sha256_of
     monkeypatch.setattr(
-        checkpoints.files, "sha256_of", lambda path: (calls.append(path), sha256_of(path))[1]
+        gguf.files, "sha256_of", lambda path: (calls.append(path), sha256_of(path))[1]
     )
-    first = [checkpoints.file_sha256(file) for _ in range(2)]
+    first = [gguf.file_sha256(file) for _ in range(2)]
     assert len(calls) == 2  # changed a moment ago: its times may not show another change
-    monkeypatch.setattr(checkpoints, "_SETTLED", 0.0)
-    assert {*first, *(checkpoints.file_sha256(file) for _ in range(3))} == {sha256_of(file)}
+    monkeypatch.setattr(gguf, "_SETTLED", 0.0)
+    assert {*first, *(gguf.file_sha256(file) for _ in range(3))} == {sha256_of(file)}
     assert len(calls) == 3
     before = file.stat()
     time.sleep(0.02)
     file.write_bytes(b"b" * 2**21)
     os.utime(file, ns=(before.st_atime_ns, before.st_mtime_ns))
-    assert checkpoints.file_sha256(file) == sha256_of(file) != first[0]
+    assert gguf.file_sha256(file) == sha256_of(file) != first[0]
 
 
 SHAPE = {"n_embd": 128, "n_layer": 2, "n_head": 2, "n_positions": 64}

@@ -23,7 +23,7 @@ from tuned_lms import population, save_corpus, save_lm
 
 from aleatoric.cli import app, printing
 from aleatoric.data.opening import open_corpus
-from aleatoric.reporting.layout import to_text
+from aleatoric.reporting.tables import to_text
 from aleatoric.result_types import Table
 
 CORPUS = "simulated:contexts=60,people=20,passage=6"

@@ -22,7 +22,7 @@ from forced_lms import saved
 from lms import tiny
 from marks import sampled
 
-from aleatoric.models import checkpoints
+from aleatoric.models import gguf
 from aleatoric.models.hf import HFModel
 
 HUB = {
@@ -166,7 +166,7 @@ def test_weights_that_do_not_fit_into_memory(
     cli: Callable[..., Any], people: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     model = f"hf:{saved('gpt2', tmp_path / 'm')}"
-    monkeypatch.setattr(checkpoints, "whole_model", too_much)
+    monkeypatch.setattr(gguf, "whole_model", too_much)
     ran = cli("word", "--corpus", people, "--model", model)
     assert ran.status == 2
     fix = "does not fit into memory; use a smaller model, or --dtype bfloat16."

@@ -23,7 +23,7 @@ STAGES = {
     "check": ("aleatoric.runs.run:Store", "check_whole"),
     "reduce": (LEVEL, "system_results"),
     "compare": ("aleatoric.studies.compare", "compare"),
-    "study": ("aleatoric.reporting.word_figures", "word_figures"),
+    "study": ("aleatoric.reporting.words", "word_figures"),
     "show": ("aleatoric.reporting.page", "Section"),
 }
 """A stage -> the function that begins it, and what it belongs to."""

@@ -13,9 +13,8 @@ from hypothesis import strategies as st
 
 from aleatoric.probes.base import Block
 from aleatoric.probes.ngrams import ArrayNgrams, CompiledNgrams, numbered, sorted_by
-from aleatoric.probes.opening import NgramProbe
 from aleatoric.probes.taggers import open_tokeniser
-from aleatoric.probes.tools import TextReader
+from aleatoric.probes.tools import NgramProbe, TextReader
 
 LADDERS = [ArrayNgrams, *([CompiledNgrams] if find_spec("numba") else [])]
 TEXT = st.lists(st.sampled_from(["a", "A", "b", "c", "ab"]), max_size=9)

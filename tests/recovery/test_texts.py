@@ -25,7 +25,7 @@ from aleatoric.levels.text_variability import (
     sentences,
     verdicts,
 )
-from aleatoric.probes.opening import open_probes
+from aleatoric.probes.tools import open_probes
 from aleatoric.result_types import Results
 from aleatoric.rng import stream
 

@@ -11,8 +11,7 @@ from collections.abc import Sequence
 import numpy as np
 from numpy.typing import NDArray
 
-from aleatoric.calibration.schemes import Scheme
-from aleatoric.calibration.statistics import PLAIN, Expected, TokenRows
+from aleatoric.calibration.statistics import PLAIN, Expected, Scheme, TokenRows
 from aleatoric.models.decoding import Decoder
 from aleatoric.models.recorded_tokens import TopRow
 from aleatoric.types import Floats

@@ -13,8 +13,14 @@ from numpy.typing import NDArray
 
 from aleatoric.calibration.kernels import naive
 from aleatoric.calibration.results import CalibrationResult, GroupedSums, estimate_all, grouped
-from aleatoric.calibration.schemes import EXPECTED, GroupDraws, Scheme, Uniforms
-from aleatoric.calibration.statistics import TokenRows, join_rows
+from aleatoric.calibration.statistics import (
+    EXPECTED,
+    GroupDraws,
+    Scheme,
+    TokenRows,
+    Uniforms,
+    join_rows,
+)
 from aleatoric.calibration.sums import N_SCORES, AllClasses, PredictedClasses, StreamState
 from aleatoric.errors import DataError, UsageError, quoted
 from aleatoric.inference.bootstrap import DEFAULT_METHOD

@@ -101,7 +101,7 @@ def _summary(name: str) -> str:
 def _function(name: str) -> Callable[..., None]:
     """Import the function of a command."""
     if name in _SAVED:
-        module = import_module("aleatoric.cli.plan" if name == "plan" else "aleatoric.cli.saved")
+        module = import_module("aleatoric.cli.jobs" if name == "plan" else "aleatoric.cli.saved")
         return cast(Callable[..., None], getattr(module, name))
     from aleatoric.cli import jobs
     from aleatoric.levels.base import find_level
@@ -322,7 +322,7 @@ def reproduce_production(
     from aleatoric.levels import base
     from aleatoric.levels.text_variability import Splitting
     from aleatoric.runs.run import Store
-    from aleatoric.studies import production_paper, production_tables
+    from aleatoric.studies import production_paper
 
     protocols, splitting = production_paper.chosen_protocols(protocol), Splitting(seed, splits)
     check_named_once(run or [])
@@ -335,9 +335,9 @@ def reproduce_production(
         reproduction = production_paper.reproduce(
             sources, protocols, probe or None, splitting, recorded, track
         )
-    listed = production_tables.pair_tables(reproduction.pairs) if pairs else []
-    tables = [*production_tables.to_tables(reproduction), *listed]
-    show_tables(tables, output, production_tables.to_document(reproduction))
+    listed = production_paper.pair_tables(reproduction.pairs) if pairs else []
+    tables = [*production_paper.to_tables(reproduction), *listed]
+    show_tables(tables, output, production_paper.to_document(reproduction))
 
 
 if __name__ == "__main__":

@@ -13,7 +13,7 @@ import typer
 from aleatoric.errors import UsageError
 
 if TYPE_CHECKING:
-    from aleatoric.runs.run import Store
+    pass
 
 Signature = Mapping[str, tuple[Any, Any]]
 """Parameter -> annotation and default, as typer takes them."""
@@ -80,13 +80,6 @@ def _known_beside(beside: str | None) -> str | None:
     if beside not in (None, "paper"):
         raise UsageError(f"--beside {beside} is not known; use --beside paper.")
     return beside
-
-
-def check_beside(store: Store) -> None:
-    """Refuse a run that --beside paper cannot show."""
-    from aleatoric.studies.production_rows import check_run
-
-    check_run(store)
 
 
 RunArgument = Annotated[Path, typer.Argument(help="A run directory.")]

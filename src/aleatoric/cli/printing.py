@@ -59,11 +59,18 @@ def show_run(
     return results
 
 
+def check_beside(store: Store) -> None:
+    """Refuse a run that --beside paper cannot show."""
+    from aleatoric.studies.production_rows import check_run
+
+    check_run(store)
+
+
 def _beside_paper(
     store: Store, results: Sequence[Result]
 ) -> tuple[list[Table], list[dict[str, Any]]]:
     """Return the tables of the paper with the systems of a run, and their rows as JSON."""
-    from aleatoric.studies.production_tables import beside_paper, rows_beside
+    from aleatoric.studies.production_rows import beside_paper, rows_beside
 
     return beside_paper(store, results), [row.to_dict() for row in rows_beside(store, results)]
 
@@ -91,7 +98,7 @@ def show_tables(
 
 
 def _print_tables(tables: Sequence[Table], wide: bool) -> None:
-    from aleatoric.reporting.layout import to_rich
+    from aleatoric.reporting.tables import to_rich
 
     console = _console()
     for table in tables:

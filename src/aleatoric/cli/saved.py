@@ -15,7 +15,15 @@ from typer import Argument, Option
 
 import aleatoric.cli.options as options
 from aleatoric.cli.options import Output, prints_results
-from aleatoric.cli.printing import say, show_lines, show_run, show_tables, shown, track
+from aleatoric.cli.printing import (
+    check_beside,
+    say,
+    show_lines,
+    show_run,
+    show_tables,
+    shown,
+    track,
+)
 from aleatoric.errors import UsageError
 from aleatoric.inference.bootstrap import DEFAULT_METHOD, check_method
 from aleatoric.levels import base
@@ -71,7 +79,7 @@ def score(
         raise UsageError(f"--by {by} is not known; use --by agreement.")
     with Store.open(run) as store:
         if beside:
-            options.check_beside(store)
+            check_beside(store)
         check_known_probes(probe or (), store.manifest.get("probes") or ())
         monitor = base.Monitor(track, allowed_probes=tuple(probe or ()))
         if again or analysis or by:
@@ -164,7 +172,7 @@ def compare(
 
 def _show_compared(compared: Compared | ComparedTasks, output: Output) -> None:
     """Print the tables of a comparison of systems, or of tasks, and what they say."""
-    from aleatoric.reporting import comparisons, tasks
+    from aleatoric.reporting import comparisons
     from aleatoric.studies.compare import Compared
 
     document = compared.to_dict()
@@ -174,9 +182,9 @@ def _show_compared(compared: Compared | ComparedTasks, output: Output) -> None:
         show_lines(comparisons.summary(compared), output)
         return
     intervals = output.layout != "terminal"
-    shown = tasks.task_tables(compared, output.shows_all, intervals)
-    show_tables(shown, output, document, tasks.task_data(compared))
-    show_lines(tasks.task_summary(compared), output)
+    shown = comparisons.task_tables(compared, output.shows_all, intervals)
+    show_tables(shown, output, document, comparisons.task_data(compared))
+    show_lines(comparisons.task_summary(compared), output)
 
 
 def report(

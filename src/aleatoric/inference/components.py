@@ -97,8 +97,8 @@ def _pairs(n: Floats | int) -> Floats:
 
 
 @dataclass(frozen=True)
-class Distances:
-    """Distances of inputs of one shape: people's (inputs, n, n), and one system's M and C.
+class ShapedDistances:
+    """ShapedDistances of inputs of one shape: people's (inputs, n, n), and one system's M and C.
 
     M is (inputs, m, m), C is (inputs, m, n). Only pairs i < j and their mirror images are read.
     """
@@ -107,9 +107,9 @@ class Distances:
     model: Floats
     cross: Floats
 
-    def of(self, inputs: Ints) -> Distances:
+    def of(self, inputs: Ints) -> ShapedDistances:
         """Return the distances of some inputs."""
-        return Distances(self.human[inputs], self.model[inputs], self.cross[inputs])
+        return ShapedDistances(self.human[inputs], self.model[inputs], self.cross[inputs])
 
     def value(self, weights: Weights) -> Floats:
         """Return the statistic per input; a mean with weight 0 may be undefined."""
@@ -119,7 +119,7 @@ class Distances:
         return values + weights.cross * self.cross.mean(axis=(1, 2)) if weights.cross else values
 
 
-def parts_of(distances: Sequence[Distances], weights: Weights) -> Parts:
+def parts_of(distances: Sequence[ShapedDistances], weights: Weights) -> Parts:
     """Estimate the parts for one system, or for the difference between two on the same people.
 
     In a difference, mean H cancels.

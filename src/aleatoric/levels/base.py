@@ -18,7 +18,7 @@ from aleatoric.data.opening import check_same, corpus_facts
 from aleatoric.data.selection import select_items
 from aleatoric.errors import UsageError
 from aleatoric.inference.bootstrap import DEFAULT_METHOD, check_method
-from aleatoric.models.checkpoints import check_contents, contents_of
+from aleatoric.models.gguf import check_contents, contents_of
 from aleatoric.models.loading import check_hub
 from aleatoric.probes import base as user_probes
 from aleatoric.registry import Meter, Track, quietly, unmetered, versions

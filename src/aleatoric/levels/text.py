@@ -14,20 +14,26 @@ from aleatoric.data.selection import ReferenceLimits
 from aleatoric.errors import UsageError, quoted
 from aleatoric.inference.estimate import bounded, estimate, value_of, walk
 from aleatoric.inference.two_samples import N_PERMUTATIONS
-from aleatoric.levels import text_inputs, text_persons, text_scoring, text_values
+from aleatoric.levels import text_inputs, text_scoring, text_variability
 from aleatoric.levels.base import Level, Monitor, Opening
 from aleatoric.levels.base import model_systems as model_systems
-from aleatoric.levels.text_fit import StudyOptions, TextCase
-from aleatoric.levels.text_persons import covering_persons
-from aleatoric.levels.text_protocol import MAX_LENGTH, TOLERATED_RATIO, lengths_differ
-from aleatoric.levels.text_scoring import CONTROL, LENGTHS, SAME_LENGTH, Distances, Scorer
-from aleatoric.levels.text_variability import UNDEFINED
+from aleatoric.levels.text_inputs import StudyOptions, TextCase
+from aleatoric.levels.text_protocol import MAX_LENGTH
+from aleatoric.levels.text_scoring import (
+    CONTROL,
+    LENGTHS,
+    SAME_LENGTH,
+    Distances,
+    Scorer,
+    covering_persons,
+)
+from aleatoric.levels.text_variability import TOLERATED_RATIO, UNDEFINED, lengths_differ
 from aleatoric.metrics.reduction import Mean
 from aleatoric.models.base import Tallied, TextModel, TextTally, Writing
 from aleatoric.models.decoding import TextDecoder
 from aleatoric.models.trained import training_notes
 from aleatoric.nextword.rules import lacks_spaces
-from aleatoric.probes.opening import default_names, left_out, with_encoders
+from aleatoric.probes.tools import default_names, left_out, with_encoders
 from aleatoric.registry import Track
 from aleatoric.result_types import Labels, Result, Study
 from aleatoric.runs import session
@@ -52,7 +58,7 @@ _JUDGED = ("energy/", "dmu_M/", f"{SAME_LENGTH}/")
 _OF_GENERATORS = (
     *("energy/", "mean_M/", "mean_C/", "length_M", f"{SAME_LENGTH}/"),
     *(f"w1_{side}{text_scoring.BESIDE_MATCHED}/" for side in ("M", "C")),
-    *(f"{name}/" for name in text_values.OF_SYSTEMS),
+    *(f"{name}/" for name in text_variability.VALUES_OF_SYSTEMS),
 )
 
 
@@ -346,7 +352,7 @@ _NOTES = (
         _length_notes,
         _control_notes,
         session.saved_notes,
-        text_persons.person_notes,
+        text_scoring.person_notes,
         _cut_notes,
     ),
     *(_tally_notes, _empty_notes, _undefined_notes),
@@ -372,7 +378,7 @@ def _gappy_probes(store: Store, system: str) -> set[str]:
 def _is_of_people(store: Store, metric: str) -> bool:
     """Return whether people have a metric: H, lengths, and the control if there is one."""
     if store.meta("has_control") is False and not metric.startswith(
-        ("mean_H/", "length_H", text_values.HUMAN)
+        ("mean_H/", "length_H", text_variability.VALUE_H)
     ):
         return False
     return not metric.startswith(_OF_GENERATORS)
@@ -503,7 +509,7 @@ class Text(Level):
         if differing := [m for m in models if lengths_differ(*_mean_lengths(store, m))]:
             columns, rows = text_scoring.statistics(store, scorer, monitor.track, differing)
             store.write_stats(columns, monitor.stopping.checked(rows))
-        text_persons.save_changes(store, scorer, models)
+        text_scoring.save_changes(store, scorer, models)
 
     def system_results(self, store: Store, system: str, interval: str) -> Iterator[Result]:
         """Compute the means of all statistics with intervals."""
@@ -513,7 +519,7 @@ class Text(Level):
         pages = ((page.groups, page.values) for page in store.stat_pages(system))
         sums, seed = walk(pages, means), store.manifest["seed"]
         by_metric = SavedDict((n, estimate(sums[n], means[n], seed, interval)) for n in means)
-        persons = text_persons.saved_changes(store, interval)
+        persons = text_scoring.saved_changes(store, interval)
         missing = 0 if system == CONTROL else store.n_items - store.n_items_with_draws(system)
         gappy: set[str] = set() if system == CONTROL else _gappy_probes(store, system)
         for metric in text_scoring.metric_names(store):

@@ -8,7 +8,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import islice
 
-from aleatoric.levels.text_fit import StudyOptions, TextCase
+from aleatoric.levels.text_inputs import StudyOptions, TextCase
 from aleatoric.result_types import Study, Table
 
 UNITS = ("words", "tokens", "sentences", "words per sentence", "tokens per sentence")

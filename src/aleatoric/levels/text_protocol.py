@@ -28,8 +28,6 @@ if TYPE_CHECKING:
 
 MAX_LENGTH = 100
 """Default number of tokens that texts are cut to; 0 does not cut."""
-TOLERATED_RATIO = 1.1
-"""Mean lengths differ if the longer is more than 10% above the shorter."""
 JOINED = (".", "?", "!", ",", "' ", "n't", "'m", "'s", "'ve", "'re")
 """What the decoder of the paper's tokenizer joins to the text before it, in this order."""
 DIALOGUES = ("dailydialog++",)
@@ -47,14 +45,6 @@ def cut_to(text: str, tokens: Sequence[str], n_tokens: int) -> str:
             return " ".join(tokens[:n_tokens])
         end = start + len(token)
     return text[:end]
-
-
-def lengths_differ(people: float | None, system: float | None) -> bool:
-    """Return whether the mean lengths of people's and a system's texts are more than 10% apart."""
-    if people is None or system is None:
-        return False
-    shorter, longer = sorted((people, system))
-    return longer > TOLERATED_RATIO * shorter
 
 
 def common_lengths(people: Sequence[int], system: Sequence[int]) -> tuple[list[int], list[int]]:

@@ -2,7 +2,9 @@
 
 Per input, H are the pairwise distances of people's texts, M those of a system's texts, and C those
 between both; energy is 2 mean C - mean M - mean H, and divergences (such as W1) compare M and C
-with H. Undefined distances are left out and counted; a statistic without any distance is NaN.
+with H. Undefined distances are left out and counted; a statistic without any distance is NaN. Of
+one-text statistics, `value_H` and `value_M` are means, and `w1_value` is the Wasserstein-1 distance
+between the values of a system's texts and of people's.
 """
 
 from __future__ import annotations
@@ -15,9 +17,9 @@ from itertools import product
 import numpy as np
 
 from aleatoric.inference.estimate import at_level
-from aleatoric.levels.text_protocol import lengths_differ
-from aleatoric.metrics.distances import Divergence, energy_distance, mean
+from aleatoric.metrics.distances import Divergence, energy_distance, mean, w1
 from aleatoric.probes.base import Block, Probe
+from aleatoric.probes.one_text import OneText, is_one_text
 from aleatoric.result_types import Result
 from aleatoric.rng import stream
 from aleatoric.types import Estimate, Floats, Ints
@@ -293,6 +295,8 @@ LESS = "varies less than people"
 ALIKE = "no significant difference in variability"
 UNKNOWN = "not known"
 CUT = "on texts cut to the same lengths"
+TOLERATED_RATIO = 1.1
+"""Mean lengths differ if the longer is more than 10% above the shorter."""
 LEVEL = 0.95
 STRICT_LEVEL = 0.99
 """Confidence level of a verdict on texts cut to the same lengths."""
@@ -385,3 +389,71 @@ def _parts(judged: Sequence[Verdict]) -> Iterator[str]:
             reasons.setdefault(verdict.reason or "too little data", []).append(verdict.probe)
     for reason, probes in reasons.items():
         yield f"no verdict, {reason} ({named(probes)})"
+
+
+VALUE_H, VALUE_M, VALUE_W1 = "value_H", "value_M", "w1_value"
+VALUE_W1_MATCHED = f"{VALUE_W1}_matched"
+VALUES_OF_SYSTEMS = (VALUE_M, VALUE_W1_MATCHED)
+"""Statistics that people have none of."""
+
+
+def value_columns(probes: Sequence[Probe]) -> list[str]:
+    """Return the names of the statistics of the probes that are one-text statistics."""
+    names = [probe.name for probe in probes if is_one_text(probe)]
+    return [
+        f"{name}/{probe}"
+        for name in (VALUE_H, VALUE_M, VALUE_W1, VALUE_W1_MATCHED)
+        for probe in names
+    ]
+
+
+def score_values(
+    items: Sequence[ScoredTexts], n_systems: int, probes: Sequence[Probe], splitting: Splitting
+) -> list[Statistics]:
+    """Return the statistics of people, then those of each system, one value per input."""
+    found: list[Statistics] = [{} for _ in range(n_systems + 1)]
+    for probe in filter(is_one_text, probes):
+        for row, (item, sides) in enumerate(zip(items, _by_input(items, probe), strict=True)):
+            for column, values in zip(found, _of_input(item, sides, splitting), strict=True):
+                for name, value in values.items():
+                    key = f"{name}/{probe.name}"
+                    column.setdefault(key, np.full(len(items), np.nan))[row] = value
+    return found
+
+
+def _by_input(items: Sequence[ScoredTexts], probe: OneText) -> Iterator[list[Floats]]:
+    """Yield, per input, the values of people's texts and of each system's."""
+    parts = [[item.people, *item.systems] for item in items]
+    values = iter(probe.values([text for sides in parts for side in sides for text in side]))
+    for sides in parts:
+        yield [np.array([next(values) for _ in side], dtype=np.float64) for side in sides]
+
+
+def _of_input(
+    item: ScoredTexts, sides: Sequence[Floats], splitting: Splitting
+) -> Iterator[dict[str, float]]:
+    people, *systems = sides
+    half, seeds = len(people) // 2, ([item.item_id], splitting.seed, splitting.n_splits)
+    orders = random_orders(len(people), *seeds)[0]
+    one, other = people[orders[:, :half]], people[orders[:, half:]]
+    mean_h = {VALUE_H: _mean(people)}
+    yield mean_h | {VALUE_W1: _mean(w1(one, other))}
+    for own in systems:
+        values = mean_h | {VALUE_M: _mean(own), VALUE_W1: _mean(w1(own[None], people[None]))}
+        if len(own) >= half:
+            drawn = random_orders(len(own), *seeds, "text-matched")[0][:, :half]
+            values[VALUE_W1_MATCHED] = _mean(w1(own[drawn], other))
+        yield values
+
+
+def _mean(values: Floats) -> float:
+    """Return the mean of the values that are defined; NaN if there are none."""
+    return float(mean(values[None])[0])
+
+
+def lengths_differ(people: float | None, system: float | None) -> bool:
+    """Return whether the mean lengths of people's and a system's texts are more than 10% apart."""
+    if people is None or system is None:
+        return False
+    shorter, longer = sorted((people, system))
+    return longer > TOLERATED_RATIO * shorter

@@ -19,8 +19,15 @@ from aleatoric.calibration.partial import (
     unknown_metrics,
 )
 from aleatoric.calibration.results import CalibrationResult, GroupedSums
-from aleatoric.calibration.schemes import EXPECTED, Scheme
-from aleatoric.calibration.statistics import PLAIN, TokenTable, part_files, read_table, write_part
+from aleatoric.calibration.statistics import (
+    EXPECTED,
+    PLAIN,
+    Scheme,
+    TokenTable,
+    part_files,
+    read_table,
+    write_part,
+)
 from aleatoric.calibration.stream import CalibrationStream, pack, unpack
 from aleatoric.data.opening import open_token_corpus
 from aleatoric.errors import DataError, UsageError

@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from numpy.typing import NDArray
 
-from aleatoric.models.loading import input_device
+from aleatoric.models.base import input_device
 from aleatoric.types import Ints
 
 if TYPE_CHECKING:

@@ -375,6 +375,14 @@ def pages(items: Iterable[T], size: int) -> Iterator[list[T]]:
         yield page
 
 
+def input_device(model: Any) -> Any:
+    """Return the device on which a model reads tokens, also if its first weights are offloaded."""
+    import torch
+
+    device = model.device
+    return torch.device(model._hf_hook.execution_device) if device.type == "meta" else device
+
+
 def recover_memory(error: Exception, is_smallest: bool, what: str, fix: str) -> None:
     """Release memory after it ran out; raise other errors, or if nothing smaller can be run."""
     if not is_out_of_memory(error):

@@ -14,9 +14,23 @@ from torch import Tensor
 from aleatoric.errors import UsageError
 from aleatoric.models import loading
 from aleatoric.models.attention import are_same
-from aleatoric.models.base import LoadOptions, Writing, chat_text, is_out_of_memory, joined
-from aleatoric.models.languages import Direction, check_no_languages, direction
-from aleatoric.models.loading import end_ids, padded, positions_of, token_rows
+from aleatoric.models.base import (
+    LoadOptions,
+    Writing,
+    chat_text,
+    input_device,
+    is_out_of_memory,
+    joined,
+)
+from aleatoric.models.loading import (
+    Direction,
+    check_no_languages,
+    direction,
+    end_ids,
+    padded,
+    positions_of,
+    token_rows,
+)
 from aleatoric.models.pieces import check_bos, policy_of, start_tokens
 from aleatoric.models.plain import PlainPass
 from aleatoric.models.sampling import Batching, Ids, LiveWriter
@@ -94,7 +108,7 @@ class HFNetwork:
     @property
     def device(self) -> Any:
         """The torch device."""
-        return loading.input_device(self.model)
+        return input_device(self.model)
 
     @cached_property
     def width(self) -> int:

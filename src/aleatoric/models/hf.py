@@ -12,12 +12,11 @@ from torch import Tensor
 
 from aleatoric.models import attention, gguf
 from aleatoric.models.attention import KV, SHALLOW, ProbeTree, Tiles, are_same
-from aleatoric.models.base import LoadOptions, is_out_of_memory
-from aleatoric.models.checkpoints import short_name
+from aleatoric.models.base import LoadOptions, input_device, is_out_of_memory
+from aleatoric.models.gguf import short_name
 from aleatoric.models.loading import (
     end_ids,
     failing_pass,
-    input_device,
     kept,
     load_parts,
     positions_of,

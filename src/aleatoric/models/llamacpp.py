@@ -24,7 +24,7 @@ from torch import Tensor
 from aleatoric.errors import DataError, ModelError, ModelUsageError, UsageError, needs
 from aleatoric.models import gguf
 from aleatoric.models.base import LoadOptions
-from aleatoric.models.checkpoints import file_sha256, import_heavy
+from aleatoric.models.gguf import file_sha256, import_heavy
 from aleatoric.models.pieces import load_tokenizer, start_tokens, token_pieces
 from aleatoric.models.plain import LanguageModel, Tokens
 

@@ -1,23 +1,34 @@
-"""Load models and tokenizers with transformers, from a directory or a hub name."""
+"""Load models and tokenizers with transformers, from a directory or a hub name.
+
+Translation models are given their source and target language here.
+"""
 
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from aleatoric import hub
-from aleatoric.errors import AleatoricError, ModelUsageError, UsageError, needs
-from aleatoric.models import checkpoints
+from aleatoric.errors import (
+    AleatoricError,
+    ModelUsageError,
+    UsageError,
+    did_you_mean,
+    needs,
+    quoted,
+)
+from aleatoric.models import gguf
 from aleatoric.models.base import LoadOptions, is_out_of_memory
-from aleatoric.models.checkpoints import check_folder, import_heavy, model_sha256
-from aleatoric.models.gguf import located
+from aleatoric.models.gguf import check_folder, import_heavy, located, model_sha256
 from aleatoric.models.pieces import load_tokenizer
 
 if TYPE_CHECKING:
     from torch import Tensor
+
 
 QUANTIZED = ("4bit", "8bit")
 
@@ -58,9 +69,9 @@ def load_parts(
         _check_layers(name, config, n_tensors)
         tokenizer = load_tokenizer(name, **options)
         model_class = getattr(transformers, kind)
-        model = checkpoints.whole_model(model_class, name, **options, **weights, **placed)
+        model = gguf.whole_model(model_class, name, **options, **weights, **placed)
         model = (model if placed else model.to(device)).eval()
-        checkpoints.check_weights(model)
+        gguf.check_weights(model)
         _check_vocabulary(tokenizer, model)
     if is_local:
         return model, tokenizer, model_sha256(Path(name))[:12]
@@ -98,7 +109,7 @@ def load_config(name: str, revision: str | None = None, trust_remote_code: bool 
 def check_hub(specs: Iterable[str]) -> None:
     """Raise for a model of the hub that is not in the cache if the hub cannot be reached."""
     for kind, _, argument in (spec.partition(":") for spec in specs):
-        if kind in checkpoints.OF_HUB and argument:
+        if kind in gguf.OF_HUB and argument:
             hub_options(*located(kind, argument)[:2])
 
 
@@ -227,14 +238,6 @@ def device_of(torch: Any, name: str | None) -> str:
     return name
 
 
-def input_device(model: Any) -> Any:
-    """Return the device on which a model reads tokens, also if its first weights are offloaded."""
-    import torch
-
-    device = model.device
-    return torch.device(model._hf_hook.execution_device) if device.type == "meta" else device
-
-
 def kept(model: Any, places: Tensor) -> Any:
     """Return places as `logits_to_keep`; a list for a model that is split over devices.
 
@@ -331,3 +334,100 @@ def window_of(config: Any) -> int:
 def _has_layers(kinds: Sequence[str] | None, name: str) -> bool:
     """Whether there are layers of a kind; without a list of kinds, there may be."""
     return kinds is None or any(name in kind for kind in kinds)
+
+
+@dataclass(frozen=True)
+class Direction:
+    """The tokens that start a decoder, and a text before every source.
+
+    In `start`, the token of the target language (if there is one) is given, never drawn or scored.
+    """
+
+    start: tuple[int, ...]
+    prefix: str = ""
+    has_language_token: bool = False
+    conventions: Mapping[str, str] = field(default_factory=dict)
+
+    def target(self, tokenizer: Any, texts: list[str]) -> list[tuple[int, ...]]:
+        """Tokenize target texts as they follow `start`, with the special tokens around them."""
+        if not self.has_language_token:
+            return list(map(tuple, tokenizer(text_target=texts)["input_ids"]))
+        rows = tokenizer(text_target=texts, add_special_tokens=False)["input_ids"]
+        return [(*row, tokenizer.eos_token_id) for row in rows]
+
+
+def direction(model: Any, tokenizer: Any, options: LoadOptions, label: str) -> Direction:
+    """Return how an encoder-decoder translates; sets the source language of its tokenizer.
+
+    NLLB, M2M100 and mBART-50 start with decoder_start_token_id and the target language; mBART with
+    the target language alone; multilingual Marian models read `>>xxx<<` before the source.
+    """
+    if languages := language_tokens(tokenizer):
+        return _by_token(model, tokenizer, options, label, languages)
+    codes, target = prefix_codes(tokenizer), options.target_language
+    start = (decoder_start(model, label),)
+    if options.source_language is not None or (target is not None and not codes):
+        option = "--target-language" if options.source_language is None else "--source-language"
+        raise UsageError(f"{label}: its tokenizer has no language codes; leave {option} out.")
+    if target is None and len(codes) < 2:
+        return Direction(start)
+    _check(target, "--target-language", codes, label)
+    return Direction(start, f">>{target}<< ", conventions={"target": str(target)})
+
+
+def _by_token(
+    model: Any, tokenizer: Any, options: LoadOptions, label: str, languages: Mapping[str, int]
+) -> Direction:
+    """Return how a model translates whose languages are tokens."""
+    configured = getattr(tokenizer, "init_kwargs", {})
+    source = options.source_language or configured.get("src_lang")
+    target = options.target_language or configured.get("tgt_lang")
+    _check(source, "--source-language", languages, label)
+    _check(target, "--target-language", languages, label)
+    tokenizer.src_lang, tokenizer.tgt_lang = source, target
+    stated, token = {"source": str(source), "target": str(target)}, languages[str(target)]
+    if _starts_with_language(model, tokenizer, token):
+        return Direction((token,), "", True, stated)
+    return Direction((decoder_start(model, label), token), "", True, stated)
+
+
+def check_no_languages(options: LoadOptions, label: str) -> None:
+    """Refuse languages for a causal model."""
+    if options.source_language is not None or options.target_language is not None:
+        fix = "leave --source-language and --target-language out"
+        raise UsageError(f"{label} is no translation model; {fix}.")
+
+
+def language_tokens(tokenizer: Any) -> dict[str, int]:
+    """Return the language codes of a tokenizer with their tokens; none if it has no languages."""
+    if not hasattr(tokenizer, "src_lang"):
+        return {}
+    if named := getattr(tokenizer, "lang_code_to_id", None):
+        return dict(named)
+    others = {token for token in tokenizer.special_tokens_map.values() if isinstance(token, str)}
+    codes = [token for token in tokenizer.all_special_tokens if token not in others]
+    return {code: tokenizer.convert_tokens_to_ids(code) for code in codes}
+
+
+def prefix_codes(tokenizer: Any) -> list[str]:
+    """Return the codes xxx of tokens `>>xxx<<` in the vocabulary of a Marian model."""
+    tokens = sorted(tokenizer.get_vocab())
+    return [token[2:-2] for token in tokens if token.startswith(">>") and token.endswith("<<")]
+
+
+def _check(code: str | None, option: str, codes: Collection[str], label: str) -> None:
+    some = ", ".join(sorted(codes)[:3])
+    if code is None:
+        raise UsageError(
+            f"{label} translates between several languages; add {option} ({some}, ...)."
+        )
+    if code not in codes:
+        near = did_you_mean(code, codes)
+        fix = f"use one of its {len(codes)} codes ({some}, ...)"
+        raise UsageError(f"{label}: {option} {quoted(code, 40)} is not known{near}; {fix}.")
+
+
+def _starts_with_language(model: Any, tokenizer: Any, token: int) -> bool:
+    """Whether the decoder starts with the language alone: mBART, where it comes after the end."""
+    row = tokenizer(text_target="")["input_ids"]
+    return bool(model.config.model_type == "mbart" and row[-1] == token)

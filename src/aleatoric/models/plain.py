@@ -18,8 +18,8 @@ import torch
 from torch import Tensor
 
 from aleatoric.models.attention import KV, SHALLOW, Tiles, are_same, probe_tokens
-from aleatoric.models.base import Prompting, is_out_of_memory, pages
-from aleatoric.models.loading import input_device, kept, token_rows
+from aleatoric.models.base import Prompting, input_device, is_out_of_memory, pages
+from aleatoric.models.loading import kept, token_rows
 from aleatoric.models.pieces import Pieces, policy_of
 
 Tokens = tuple[int, ...]

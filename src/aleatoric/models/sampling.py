@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property
-from itertools import count
+from itertools import count, islice
 from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
@@ -19,9 +19,8 @@ from torch import Tensor
 
 from aleatoric.errors import ModelError, UsageError, quoted
 from aleatoric.models import base
-from aleatoric.models.base import TextTally, Writing
+from aleatoric.models.base import TextTally, Writing, pages
 from aleatoric.models.decoding import Decoder, TextDecoder, child, draw, draw_between, widened
-from aleatoric.models.text_probs import log_probs
 from aleatoric.probes.ngrams import ArrayNgrams, numbered
 from aleatoric.rng import stream
 from aleatoric.types import Ints, TextItem, Texts
@@ -29,7 +28,51 @@ from aleatoric.types import Ints, TextItem, Texts
 if TYPE_CHECKING:
     from aleatoric.models.generate_hf import TextNetwork
 
+
 Ids = tuple[int, ...]
+SampledText = tuple[Ids, bool]
+"""The tokens of a text without its end, and whether it ended by itself."""
+_LOGITS = 1 << 28
+"""Logits that are computed at once."""
+
+
+def log_probs(
+    network: TextNetwork, prompt: Ids, texts: Sequence[SampledText], decoder: Decoder
+) -> tuple[float, ...]:
+    """Return the log-probability of each text under a decoder that excludes no token.
+
+    All tokens that end a text are one outcome. A text that did not end by itself has the
+    probability of all texts that begin with it.
+    """
+    distinct = list(dict.fromkeys(texts))
+    longest = len(prompt) + max(len(ids) for ids, _ in distinct) + 1
+    rows = max(1, _LOGITS // (longest * _width(network)))
+    values = [v for part in pages(distinct, rows) for v in _part(network, prompt, part, decoder)]
+    by_text = dict(zip(distinct, values, strict=True))
+    return tuple(by_text[text] for text in texts)
+
+
+def _width(network: TextNetwork) -> int:
+    return int(getattr(network, "width", 1))
+
+
+def _part(
+    network: TextNetwork, prompt: Ids, texts: Sequence[SampledText], decoder: Decoder
+) -> list[float]:
+    ends = sorted(network.ends)
+    targets = [(*ids, *islice(ends, is_ended)) for ids, is_ended in texts]
+    with torch.inference_mode():
+        logits = network.forced([(prompt, target) for target in targets])
+        rows = zip(logits, texts, strict=True)
+        return [_total(own, *text, ends, decoder) for own, text in rows]
+
+
+def _total(
+    logits: Tensor, ids: Ids, is_ended: bool, ends: Sequence[int], decoder: Decoder
+) -> float:
+    logp = decoder.log_probs(logits.double())
+    total = logp[torch.arange(len(ids)), list(ids)].sum()
+    return float(total + logp[-1, list(ends)].logsumexp(-1) if is_ended else total)
 
 
 @dataclass(frozen=True, slots=True)

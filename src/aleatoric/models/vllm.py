@@ -24,10 +24,9 @@ from torch import Tensor
 from aleatoric.errors import AleatoricError, ModelError, ModelUsageError, UsageError, needs
 from aleatoric.models import base
 from aleatoric.models.base import LoadOptions, Writing
-from aleatoric.models.checkpoints import check_folder, model_sha256, short_name
 from aleatoric.models.decoding import Decoder, TextDecoder
 from aleatoric.models.generate_hf import CausalNetwork, ignored_settings
-from aleatoric.models.gguf import located
+from aleatoric.models.gguf import check_folder, located, model_sha256, short_name
 from aleatoric.models.loading import (
     dtype_of,
     end_ids,

@@ -13,7 +13,7 @@ from dataclasses import dataclass, replace
 from itertools import compress
 
 from aleatoric.errors import UsageError, quoted
-from aleatoric.models.checkpoints import listed
+from aleatoric.models.gguf import listed
 from aleatoric.nextword.rules import WordRule, is_code, is_spaceless, normalise, rule_named
 from aleatoric.registry import called, function_at
 from aleatoric.types import FAILED, Categorical, Choices, Draws, Item

@@ -17,9 +17,8 @@ from aleatoric.errors import UsageError
 from aleatoric.models.decoding import Decoder
 from aleatoric.nextword.beginnings import Beginnings, Cells, TokenPlans
 from aleatoric.nextword.bounds import WordProbabilities
-from aleatoric.nextword.packs import for_contexts
 from aleatoric.nextword.rules import LEAD, Lead, fold
-from aleatoric.nextword.tree import Limits, Tree
+from aleatoric.nextword.tree import Limits, Tree, for_contexts
 from aleatoric.nextword.vocabulary import ENTRY, Digest, Entries, LogitReader, NodeCache, Vocabulary
 from aleatoric.types import Bools, Floats, Ints
 

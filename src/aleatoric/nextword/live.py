@@ -13,7 +13,7 @@ from aleatoric.models.base import WithoutNotes, whole_passages
 from aleatoric.models.decoding import Decoder
 from aleatoric.nextword.adaptive import sample_until
 from aleatoric.nextword.answers import human_counts
-from aleatoric.nextword.biased import biased
+from aleatoric.nextword.biased import biased, next_tokens, vocabulary_key, with_first_tokens
 from aleatoric.nextword.bounds import (
     TopWords,
     WordProbabilities,
@@ -22,13 +22,11 @@ from aleatoric.nextword.bounds import (
     joint_probabilities,
 )
 from aleatoric.nextword.exact import Asking, Question, Search, answer
-from aleatoric.nextword.first_token import next_tokens, vocabulary_key, with_first_tokens
 from aleatoric.nextword.head import Head, HeadSearch, grow
-from aleatoric.nextword.packs import ContextError, for_contexts
 from aleatoric.nextword.rollouts import OpenWords
 from aleatoric.nextword.rules import Lead, WordRule, check_rule_of, is_code, text_rule
 from aleatoric.nextword.sampled import Prompt, mc
-from aleatoric.nextword.tree import Limits, Tree
+from aleatoric.nextword.tree import ContextError, Limits, Tree, for_contexts
 from aleatoric.nextword.vocabulary import LogitReader, NodeCache, Vocabulary
 from aleatoric.types import FAILED, Categorical, Draws, Exact, Item
 

@@ -13,7 +13,6 @@ import numpy as np
 
 from aleatoric.models.attention import Arrival, fetch, send
 from aleatoric.models.decoding import Decoder, child, draw, rounding_of
-from aleatoric.nextword.packs import for_contexts
 from aleatoric.nextword.rules import (
     DONE,
     LEAD,
@@ -24,7 +23,7 @@ from aleatoric.nextword.rules import (
     compose,
     decode,
 )
-from aleatoric.nextword.tree import Limits, Tree
+from aleatoric.nextword.tree import Limits, Tree, for_contexts
 from aleatoric.nextword.vocabulary import Entry, LogitReader, TableKey, Vocabulary, follow
 from aleatoric.rng import stream
 from aleatoric.types import Bools, Draws, Ints

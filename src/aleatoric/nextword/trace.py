@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from aleatoric.nextword import packs
+from aleatoric.nextword import tree as trees
 from aleatoric.nextword.exact import SMALL, Asking, PlannedTokens, Question, Search, Searches
 from aleatoric.nextword.tree import Limits, TokenPassage
 from aleatoric.nextword.vocabulary import ENTRY, Entries, LogitReader, Vocabulary
@@ -65,18 +65,18 @@ def trace(
     may raise what is small now.
     """
     reader, asking = LogitReader(lm, vocabulary), Asking(questions, vocabulary)
-    encoded = packs.encode_contexts(lm, [question.context for question in questions])
+    encoded = trees.encode_contexts(lm, [question.context for question in questions])
     usual = [_usual_trie(lm, question.words) for question in questions]
 
     def work(pack: list[TokenPassage]) -> Iterator[tuple[int, Trace] | None]:
-        tree = packs.tree_of(lm, pack, limits or Limits())
+        tree = trees.tree_of(lm, pack, limits or Limits())
         tries = [usual[i] for i in tree.spans()]
         tracer = Tracer(tries, tree, reader, asking, search or Search(), None)
         yield from tracer.run()
         yield 0, tracer.trace()
 
     # A pack that does not fit into memory gives several traces.
-    return _joined([part for _, part in packs.each_pack(lm, [packs.passages_of(encoded)], work)])
+    return _joined([part for _, part in trees.each_pack(lm, [trees.passages_of(encoded)], work)])
 
 
 def _joined(parts: Sequence[Trace]) -> Trace:

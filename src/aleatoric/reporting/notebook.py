@@ -8,12 +8,11 @@ from html import escape
 from typing import Any
 
 from aleatoric.errors import UsageError, needs
-from aleatoric.reporting import layout
-from aleatoric.reporting.comparisons import comparison_tables
+from aleatoric.reporting.comparisons import comparison_tables, task_tables
 from aleatoric.reporting.figures import draw, safe
 from aleatoric.reporting.plan import plan_table
-from aleatoric.reporting.tables import UNDEFINED, between, interval_ends, printable
-from aleatoric.reporting.tasks import task_tables
+from aleatoric.reporting.tables import MORE, UNDEFINED, between, interval_ends, printable
+from aleatoric.reporting.tables import to_text as as_text
 from aleatoric.reporting.views import view_of_results
 from aleatoric.result_types import Result, Results, Study, Table, Tabular
 from aleatoric.studies.compare import Compared
@@ -42,8 +41,8 @@ def to_text(table: Table) -> str:
         tuple(f"{cell:.4g}" if isinstance(cell, float) else cell for cell in row)
         for row in table.rows
     )
-    text = layout.to_text(replace(table, rows=rows))
-    return text.replace(layout.MORE, "More in to_pandas():")
+    text = as_text(replace(table, rows=rows))
+    return text.replace(MORE, "More in to_pandas():")
 
 
 @to_html.register

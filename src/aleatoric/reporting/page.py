@@ -17,12 +17,12 @@ from aleatoric.errors import UsageError, needs
 from aleatoric.levels import base
 from aleatoric.registry import Track, quietly
 from aleatoric.reporting import resource
+from aleatoric.reporting.comparisons import TITLE as TASKS_TITLE
+from aleatoric.reporting.comparisons import TasksSection, sections_of
 from aleatoric.reporting.figures import draw_all, file_name, make_folder, writing_into
 from aleatoric.reporting.page_data import to_data, to_json
 from aleatoric.reporting.parts import ReportPart, parts_of
 from aleatoric.reporting.tables import printable, to_latex, to_markdown, with_interval
-from aleatoric.reporting.tasks import TITLE as TASKS_TITLE
-from aleatoric.reporting.tasks import TasksSection, sections_of
 from aleatoric.reporting.views import View, view_of_run
 from aleatoric.result_types import Table
 from aleatoric.runs.job import Job

@@ -8,8 +8,8 @@ from typing import Any
 
 import numpy as np
 
-from aleatoric.levels import text, text_values
-from aleatoric.levels.text_fit import fit
+from aleatoric.levels import text, text_variability
+from aleatoric.levels.text_inputs import fit
 from aleatoric.levels.text_scoring import CONTROL, PAIR, Distances
 from aleatoric.registry import Track, quietly
 from aleatoric.reporting.parts import ReportPart, ShownSystem, interval_dots, values
@@ -191,9 +191,9 @@ def one_text_values(part: ReportPart) -> Panels:
     """Mean per input of each statistic of one text, of people's texts and of each system's."""
     pictures = []
     for probe in probes_of(part.first):
-        if f"{text_values.HUMAN}/{probe}" in part.first.stat_columns():
-            samples = {"people": values(part.first, CONTROL, f"{text_values.HUMAN}/{probe}")}
-            name = f"{text_values.OWN}/{probe}"
+        if f"{text_variability.VALUE_H}/{probe}" in part.first.stat_columns():
+            samples = {"people": values(part.first, CONTROL, f"{text_variability.VALUE_H}/{probe}")}
+            name = f"{text_variability.VALUE_M}/{probe}"
             samples |= {m.label: values(m.store, m.system, name) for m in part.members}
             pictures.append(_densities(probe, "mean per input", samples, (-np.inf, np.inf)))
     return Panels("", tuple(pictures), min(3, len(pictures)))

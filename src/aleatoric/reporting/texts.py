@@ -1,4 +1,4 @@
-"""How text-level runs are shown: distances among texts by probe, and inputs with their texts."""
+"""How text-level runs are shown: distances by probe, inputs with their texts and their labels."""
 
 from __future__ import annotations
 
@@ -9,14 +9,27 @@ from dataclasses import asdict, replace
 from typing import Any
 
 from aleatoric.inference.estimate import with_cut_note
-from aleatoric.levels import text, text_values, text_variability
-from aleatoric.levels.text_fit import Fit, Side, fit
+from aleatoric.inference.two_samples import ALPHA
+from aleatoric.levels import text, text_variability
+from aleatoric.levels.base import level_of
+from aleatoric.levels.text_inputs import (
+    CLOSENESS,
+    LENGTH,
+    P_ENERGY,
+    P_M,
+    VARIABILITY,
+    Fit,
+    LabelCounts,
+    Side,
+    fit,
+    label_counts,
+)
 from aleatoric.levels.text_scoring import CONTROL
 from aleatoric.levels.text_variability import Verdict, sentences, verdicts
 from aleatoric.probes.base import NEGATIVE_TYPE
 from aleatoric.registry import Track
 from aleatoric.reporting import tables, text_figures, views
-from aleatoric.reporting.input_labels import counts_of, label_measures, label_tables
+from aleatoric.reporting.finetune import curve_pictures, perplexity
 from aleatoric.reporting.page_data import ItemAnswers, ItemList, Measure, to_data
 from aleatoric.reporting.parts import AGREEMENTS, ReportPart, agreement_bars
 from aleatoric.reporting.tables import Column, Letters, TableCell, number, printable, with_interval
@@ -26,9 +39,61 @@ from aleatoric.reporting.words import variability
 from aleatoric.result_types import Result, Table
 from aleatoric.runs.formats import load_texts
 from aleatoric.runs.run import Store, StoredTexts
+from aleatoric.runs.tables import FINETUNING
 from aleatoric.studies.compare import Compared
 from aleatoric.studies.figure_data import AgreementBars, Panels, Picture
 from aleatoric.types import Estimate
+
+_NOTES = tables.TEXTS["text"]["notes"]
+_LABEL_MEASURES = tables.TEXTS["text"]["measures"]
+_NAMES = {"variability": VARIABILITY, "closeness": CLOSENESS, "length": LENGTH}
+
+
+def counts_of(store: Store) -> list[LabelCounts]:
+    """Return the numbers of inputs by label of all models; none if inputs were not tested."""
+    return list(label_counts(store, level_of(store).model_systems(store)))
+
+
+def label_tables(counts: Sequence[LabelCounts]) -> list[Table]:
+    """Return the table of inputs by label, if inputs were tested."""
+    if not counts:
+        return []
+    columns = ("probe", "system", "vary more", "less", "as people", "differ", "inputs")
+    rows = tuple(
+        (c.probe, c.system, *map(str, (c.more, c.less, c.as_people, c.differ)), _tested(c))
+        for c in counts
+    )
+    notes = (_NOTES["labels"].format(level=f"{ALPHA:.0%}"), *_remarks(counts))
+    return [Table("Inputs, each tested on its own", columns, rows, notes)]
+
+
+def _tested(counts: LabelCounts) -> str:
+    n = counts.more + counts.as_people + counts.less
+    return f"{n} of {n + counts.n_untested}" if counts.n_untested else f"{n}"
+
+
+def _remarks(counts: Sequence[LabelCounts]) -> Iterator[str]:
+    if any(c.n_untested for c in counts):
+        yield _NOTES["untested"]
+    by_system = {c.system: c for c in counts}
+    lengths = [f"{s} {c.longer} and {c.shorter}" for s, c in by_system.items()]
+    if any(c.longer or c.shorter for c in counts):
+        yield f"Inputs with significantly longer and shorter texts: {', '.join(lengths)}."
+    if cut := [system for system, c in by_system.items() if c.same_length]:
+        yield _NOTES["labels_cut"].format(systems=tables.listed(cut))
+
+
+def label_measures(saved: Collection[str], probe: str) -> Iterator[Measure]:
+    """Yield the measures of labels and p-values of a probe, if its tests are saved."""
+    if f"{P_M}/{probe}" not in saved:
+        return
+    for name in ("variability", "closeness"):
+        heading, about = _LABEL_MEASURES[name]
+        yield Measure(f"{name}/{probe}", heading, about, names=_NAMES[name])
+    for name in (P_M, P_ENERGY):
+        heading, about = _LABEL_MEASURES[name]
+        yield Measure(f"{name}/{probe}", heading, about, digits=4)
+
 
 N_LISTED = 3
 INPUT_CHARS = 160
@@ -57,7 +122,6 @@ _TITLES = {
 }
 _CLOSENESS = "Closeness to people and variability"
 _VALUES = "Statistics of one text"
-_NOTES = tables.TEXTS["text"]["notes"]
 
 
 class TextView(View):
@@ -307,10 +371,15 @@ def _values(by_metric: ByMetric, by_probe: ByProbe) -> Table:
     columns = ("probe", "system", "people", "generator", "W1 ↓", "matched", "inputs")
     rows = []
     for (probe, system), metrics in by_probe.items():
-        if (w1 := metrics.get(text_values.W1)) is not None:
-            people = by_probe.get((probe, CONTROL), {}).get(text_values.HUMAN)
-            shown = metrics.get(text_values.HUMAN) or people, metrics.get(text_values.OWN)
-            matched = metrics.get(text_values.W1_MATCHED) or (w1 if system == CONTROL else None)
+        if (w1 := metrics.get(text_variability.VALUE_W1)) is not None:
+            people = by_probe.get((probe, CONTROL), {}).get(text_variability.VALUE_H)
+            shown = (
+                metrics.get(text_variability.VALUE_H) or people,
+                metrics.get(text_variability.VALUE_M),
+            )
+            matched = metrics.get(text_variability.VALUE_W1_MATCHED) or (
+                w1 if system == CONTROL else None
+            )
             cells = (*map(_value, shown), with_interval(w1.estimate), _value(matched))
             rows.append((probe, system, *cells, _inputs(w1.estimate)))
     notes = (_NOTES["values"], _NOTES["matched_values"], *_interval_note(by_metric))
@@ -517,3 +586,29 @@ def _safe(texts: Iterable[str]) -> list[str]:
     over = ((text, len(text) - TEXT_CHARS) for text in texts)
     cut = (text[:TEXT_CHARS] + (f"… ({n} more characters)" if n > 0 else "") for text, n in over)
     return list(map(printable, cut))
+
+
+class FinetuneTextView(TextView):
+    """Whole texts before and after fine-tuning; also the losses of training by epoch."""
+
+    def document(self, store: Store, results: Sequence[Result], interval: str) -> dict[str, Any]:
+        """Return the results, and the losses of training."""
+        training = {"finetuning": store.meta(FINETUNING) or {}}
+        return super().document(store, results, interval) | training
+
+    def run_tables(self, store: Store) -> list[Table]:
+        """Return the labels of inputs, and the losses of training by epoch."""
+        rows, notes = [], ["Losses are in nats per token of texts; epoch 0 is before training."]
+        for facts in (store.meta(FINETUNING) or {}).values():
+            for epoch in facts["curves"]["1"]:
+                sides = [epoch["train_loss"], epoch["validation_loss"]]
+                shown = f"{perplexity(epoch['validation_loss']):.2f}"
+                rows.append((str(epoch["number"]), *map(number, sides), shown))
+            notes.append(f"Epoch kept: {facts['kept']['1']}.")
+        columns = ("epoch", "training loss", "validation loss", "validation perplexity")
+        training = Table("Training", columns, tuple(rows), tuple(notes))
+        return [*super().run_tables(store), *([training] if rows else [])]
+
+    def run_figures(self, store: Store) -> dict[str, Picture]:
+        """Return losses and perplexities by epoch."""
+        return curve_pictures(store)

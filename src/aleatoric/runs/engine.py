@@ -20,8 +20,8 @@ from aleatoric.models.base import (
     TextModel,
     WordModel,
 )
-from aleatoric.models.checkpoints import OF_FILES, OF_HUB
-from aleatoric.models.languages import check_no_languages
+from aleatoric.models.gguf import OF_FILES, OF_HUB
+from aleatoric.models.loading import check_no_languages
 from aleatoric.runs.job import LOCAL, EngineOptions, Loading
 
 _HUB_NAME = re.compile(r"[\w.-]+(/[\w.-]+)?", re.ASCII)

@@ -12,9 +12,9 @@ import numpy as np
 from aleatoric.errors import UsageError, quoted
 from aleatoric.inference.control import one_population
 from aleatoric.inference.estimate import estimates
-from aleatoric.inference.multiple import benjamini_hochberg
+from aleatoric.inference.two_samples import benjamini_hochberg
 from aleatoric.inference.two_samples import ALPHA
-from aleatoric.levels.text_fit import StudyOptions, TextCase
+from aleatoric.levels.text_inputs import StudyOptions, TextCase
 from aleatoric.metrics.agreement import agreements_of_counts
 from aleatoric.metrics.reduction import Mean
 from aleatoric.registry import called, function_at

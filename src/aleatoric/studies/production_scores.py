@@ -15,7 +15,8 @@ from aleatoric.levels.text_protocol import DIALOGUES
 from aleatoric.levels.text_variability import Inputs, Splitting, Statistics
 from aleatoric.metrics.distances import energy_distance, mean
 from aleatoric.registry import Track, quietly
-from aleatoric.studies.production_printed import CONTROL, tasks
+from aleatoric.studies import production_printed as printed
+from aleatoric.studies.production_printed import tasks
 from aleatoric.types import Floats
 
 ByInput = Mapping[int, Floats]
@@ -103,7 +104,7 @@ def _control(
                 each = Inputs(ids, matrices, matrices.shape[1])
                 values = variability.corrected_batch(each, divergences, splitting)
             _place(columns, values, probe, inputs, numbers)
-    yield ScoredSystem(corpus, CONTROL, protocol, tuple(inputs), columns, (people,))
+    yield ScoredSystem(corpus, printed.CONTROL, protocol, tuple(inputs), columns, (people,))
 
 
 def _system(

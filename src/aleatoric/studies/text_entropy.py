@@ -17,7 +17,7 @@ from scipy.stats import rankdata
 
 from aleatoric.errors import UsageError
 from aleatoric.inference.estimate import bounded, estimates
-from aleatoric.levels.text_fit import StudyOptions, TextCase
+from aleatoric.levels.text_inputs import StudyOptions, TextCase
 from aleatoric.metrics.reduction import Correlation, Mean
 from aleatoric.result_types import Study, Table
 from aleatoric.studies.figure_data import Panels, scatter

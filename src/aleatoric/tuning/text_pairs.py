@@ -18,7 +18,7 @@ from aleatoric.models.generate_hf import CausalNetwork, Seq2SeqNetwork, TextNetw
 from aleatoric.models.loading import token_rows
 from aleatoric.models.trained import input_key
 from aleatoric.rng import stream
-from aleatoric.tuning.objectives import Measured
+from aleatoric.tuning.losses import Measured
 from aleatoric.types import MultiRef, TextItem
 
 Ids = tuple[int, ...]

@@ -29,7 +29,7 @@ from aleatoric.models.base import is_out_of_memory
 from aleatoric.registry import Track, quietly
 from aleatoric.rng import stream
 from aleatoric.runs.disk import FULL_DISKS
-from aleatoric.tuning.objectives import Objective, PassageObjective, Trees
+from aleatoric.tuning.losses import Objective, PassageObjective, Trees
 from aleatoric.tuning.recipe import PAPER, FinetuneJob, Fold, TrainingSettings, block_count
 
 _FACTS = "facts"

@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 
 from aleatoric.calibration import sums as resampling
 from aleatoric.calibration.results import CalibrationResult
-from aleatoric.calibration.schemes import EXPECTED, Scheme
+from aleatoric.calibration.statistics import EXPECTED, Scheme
 from aleatoric.calibration.stream import CalibrationStream
 from aleatoric.errors import DataError, UsageError
 from aleatoric.metrics.calibration import ece, equal_width_edges

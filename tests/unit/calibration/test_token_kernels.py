@@ -14,8 +14,7 @@ from scipy.special import entr, log_softmax
 from token_rows import token_rows
 
 from aleatoric.calibration.kernels import naive, torch_pass
-from aleatoric.calibration.schemes import EXPECTED, Scheme
-from aleatoric.calibration.statistics import TokenRows
+from aleatoric.calibration.statistics import EXPECTED, Scheme, TokenRows
 from aleatoric.errors import DataError, UsageError
 from aleatoric.models.decoding import Decoder
 

@@ -15,7 +15,7 @@ pytest.importorskip("triton")
 
 from aleatoric.calibration.kernels import naive, triton_pass
 from aleatoric.calibration.kernels.triton_pass import Tuning
-from aleatoric.calibration.schemes import Scheme
+from aleatoric.calibration.statistics import Scheme
 
 NAMES = ("ancestral", "greedy", "top_p=0.8", "top_k=5", "top_k=100", "temperature=0.5,top_k=3")
 SMALL = Tuning(lanes=8, warps=1, flush=False)

@@ -14,7 +14,6 @@ from scipy import stats
 
 from aleatoric.inference import control
 from aleatoric.inference.control import fits, one_population
-from aleatoric.inference.multiple import benjamini_hochberg, different_pairs, holm, letters
 from aleatoric.inference.paired import (
     EXACT_GROUPS,
     IDENTICAL,
@@ -24,6 +23,7 @@ from aleatoric.inference.paired import (
     paired,
     paired_permutation,
 )
+from aleatoric.inference.two_samples import benjamini_hochberg, different_pairs, holm, letters
 from aleatoric.metrics.agreement import COLUMNS, Overlap
 from aleatoric.metrics.calibration import ECE, equal_width_edges
 from aleatoric.metrics.reduction import Mean

@@ -8,7 +8,7 @@ from itertools import permutations, product
 import numpy as np
 import pytest
 
-from aleatoric.inference.components import STATISTICS, Distances, Parts, Weights, parts_of
+from aleatoric.inference.components import STATISTICS, Parts, ShapedDistances, Weights, parts_of
 from aleatoric.rng import stream
 from aleatoric.types import Floats
 
@@ -25,12 +25,14 @@ def points(rng: np.random.Generator, n_inputs: int, n: int, spread: float, shift
     return rng.gamma(2.0, spread, (n_inputs, n, 2)) + shift
 
 
-def drawn(rng: np.random.Generator, n_inputs: int, n: int, m: int) -> tuple[Distances, Distances]:
+def drawn(
+    rng: np.random.Generator, n_inputs: int, n: int, m: int
+) -> tuple[ShapedDistances, ShapedDistances]:
     """People and two systems."""
     people = points(rng, n_inputs, n, 0.3, 0.0)
     systems = [points(rng, n_inputs, m, 0.2, 0.2), points(rng, n_inputs, m, 0.5, -0.1)]
     return tuple(
-        Distances(distance(people, people), distance(draws, draws), distance(draws, people))
+        ShapedDistances(distance(people, people), distance(draws, draws), distance(draws, people))
         for draws in systems
     )  # type: ignore[return-value]
 
@@ -39,7 +41,7 @@ def mean_over(tuples: object, value: Callable[..., float]) -> float:
     return float(np.mean([value(*each) for each in tuples]))  # type: ignore[attr-defined]
 
 
-def naive(d: Distances, w: Weights) -> list[float]:
+def naive(d: ShapedDistances, w: Weights) -> list[float]:
     """The parts of one input from means over tuples of different texts."""
     h, k, c = d.human[0], d.model[0], d.cross[0]
 
@@ -106,7 +108,7 @@ def test_inputs_are_independent_of_one_another() -> None:
     for systems in ([both], [both, other]):
         together = numbers(parts_of(systems, weights))
         for i in range(7):
-            one = [Distances(d.human[[i]], d.model[[i]], d.cross[[i]]) for d in systems]
+            one = [ShapedDistances(d.human[[i]], d.model[[i]], d.cross[[i]]) for d in systems]
             assert numbers(parts_of(one, weights))[:, 0] == pytest.approx(together[:, i])
 
 

@@ -6,7 +6,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from aleatoric.levels.text_protocol import CutAlike, common_lengths, cut_to, lengths_differ
+from aleatoric.levels.text_protocol import CutAlike, common_lengths, cut_to
+from aleatoric.levels.text_variability import lengths_differ
 from aleatoric.probes.taggers import open_tokeniser
 from aleatoric.probes.tools import Tools
 

@@ -16,7 +16,7 @@ from aleatoric.errors import UsageError
 from aleatoric.levels.base import results, run_job
 from aleatoric.levels.text import TextJob
 from aleatoric.levels.text_inputs import label_counts, labels_of
-from aleatoric.reporting.input_labels import counts_of, label_tables
+from aleatoric.reporting.texts import counts_of, label_tables
 from aleatoric.runs.run import Store, stat_columns
 from aleatoric.studies.export import export_rows
 

@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 
 from aleatoric.inference.persons import METHOD, read_changes
-from aleatoric.levels import base, text_persons
+from aleatoric.levels import base, text_scoring
 from aleatoric.levels.base import run_job
 from aleatoric.levels.text import TextJob
 from aleatoric.levels.text_scoring import CONTROL
@@ -65,7 +65,7 @@ def means(store: Store, metric: str) -> np.ndarray:
 def test_changes_are_those_without_each_person(tmp_path: Path) -> None:
     job = panel(tmp_path / "all", 1, 3, 5)
     with run_job(job, tmp_path / "run") as store:
-        saved = store.meta(text_persons.KEY)
+        saved = store.meta(text_scoring.PERSONS_KEY)
         whole = {name: means(store, name) for name in ("mean_H", "mean_C")}
         assert set(saved) == {f"{CONTROL}/lexical-1", "model/lexical-1"}
         changes = read_changes(saved["model/lexical-1"], 2)
@@ -97,7 +97,7 @@ def test_intervals_cover_persons_only_where_they_are_known(tmp_path: Path) -> No
             found[named] = estimates(store)
             notes = base.notes(store)
             assert any("texts have persons" in note for note in notes) == named
-    for metric in text_persons.METRICS:
+    for metric in text_scoring.PERSON_METRICS:
         key = ("model", f"{metric}/lexical-1")
         both, groups = found[True][key], found[False][key]
         assert both.value == groups.value

@@ -13,8 +13,8 @@ from transformers import Gemma3ForCausalLM, Gemma3TextConfig, MistralConfig, Mis
 from aleatoric.errors import UsageError
 from aleatoric.models import gguf, hf
 from aleatoric.models.base import Forcing
-from aleatoric.models.checkpoints import model_sha256
 from aleatoric.models.forced import causal_forced
+from aleatoric.models.gguf import model_sha256
 from aleatoric.runs.engine import open_forced
 from aleatoric.types import Document
 

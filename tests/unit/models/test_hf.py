@@ -14,9 +14,8 @@ from transformers import GPT2Config, GPT2LMHeadModel, PreTrainedTokenizerFast
 
 from aleatoric.errors import DataError, ModelError, UsageError
 from aleatoric.models import gguf
-from aleatoric.models.checkpoints import build_once, model_sha256
 from aleatoric.models.generate_hf import text_model
-from aleatoric.models.gguf import convert
+from aleatoric.models.gguf import build_once, convert, model_sha256
 from aleatoric.models.hf import load, wrap
 from aleatoric.models.pieces import byte_level_alphabet, token_pieces
 

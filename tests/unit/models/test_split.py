@@ -24,9 +24,9 @@ from torch import nn
 
 from aleatoric.models import loading
 from aleatoric.models.base import Writing
-from aleatoric.models.checkpoints import check_weights
 from aleatoric.models.forced import causal_forced, chunks
 from aleatoric.models.generate_hf import text_model
+from aleatoric.models.gguf import check_weights
 from aleatoric.models.hf import HFModel, in_tiles, wrap
 from aleatoric.nextword.exact import Question, Search, exact
 from aleatoric.nextword.sampled import Prompt, mc

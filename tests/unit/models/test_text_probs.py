@@ -19,8 +19,7 @@ from writers import ToyNetwork, ask, items, written
 
 from aleatoric.models.decoding import Decoder, TextDecoder
 from aleatoric.models.generate_hf import text_model
-from aleatoric.models.sampling import Batching, Ids
-from aleatoric.models.text_probs import log_probs
+from aleatoric.models.sampling import Batching, Ids, log_probs
 from aleatoric.studies.text_entropy import entropy_of
 
 

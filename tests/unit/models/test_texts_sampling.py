@@ -27,7 +27,7 @@ from transformers.generation.logits_process import (
 )
 from writers import ToyNetwork, alike, ask, first_tokens, fits, items, written
 
-from aleatoric.calibration.schemes import Scheme
+from aleatoric.calibration.statistics import Scheme
 from aleatoric.errors import ModelError, UsageError
 from aleatoric.models import sampling
 from aleatoric.models.decoding import Decoder, TextDecoder

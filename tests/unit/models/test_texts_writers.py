@@ -16,8 +16,8 @@ from writers import ask, items
 
 from aleatoric.errors import AleatoricError, UsageError
 from aleatoric.models.base import Forcing, Writing, chat_text, check_writing
-from aleatoric.models.checkpoints import model_sha256
 from aleatoric.models.generate_hf import text_model
+from aleatoric.models.gguf import model_sha256
 from aleatoric.models.sampling import Batching, LiveWriter
 from aleatoric.runs.engine import open_text_model
 from aleatoric.runs.job import Loading

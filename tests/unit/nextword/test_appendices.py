@@ -20,9 +20,10 @@ from aleatoric.errors import UsageError
 from aleatoric.models.base import Ask, Prompting
 from aleatoric.models.decoding import Decoder
 from aleatoric.nextword.answers import human_counts, model_distribution, normalised_counts
-from aleatoric.nextword.biased import log_probs_of, support_of
-from aleatoric.nextword.first_token import (
+from aleatoric.nextword.biased import (
+    log_probs_of,
     next_tokens,
+    support_of,
     token_name,
     vocabulary_key,
     with_first_tokens,
@@ -206,7 +207,7 @@ def test_answers_with_the_same_first_token_add_up() -> None:
 
 def test_tokens_beyond_the_likeliest_are_bounded(monkeypatch: pytest.MonkeyPatch) -> None:
     lm = tiny("gpt2")
-    monkeypatch.setattr("aleatoric.nextword.first_token.TOP_TOKENS", 20)
+    monkeypatch.setattr("aleatoric.nextword.biased.TOP_TOKENS", 20)
     names = tuple(token_name(lm, token) for token in (5, 300))
     [(found, top)] = next_tokens(lm, ["He said"], [Categorical(names, (0.5, 0.5))])
     probs = next_probs(lm, lm.encode("He said"))

@@ -30,10 +30,9 @@ from aleatoric.nextword.bounds import WordProbabilities
 from aleatoric.nextword.exact import Question, Search, exact
 from aleatoric.nextword.head import HeadSearch
 from aleatoric.nextword.live import LiveModel, survey, unknown_notes
-from aleatoric.nextword.packs import encode_contexts, passages_of
 from aleatoric.nextword.rules import first_word, normalise
 from aleatoric.nextword.sampled import Prompt, mc
-from aleatoric.nextword.tree import Limits, Tree
+from aleatoric.nextword.tree import Limits, Tree, encode_contexts, passages_of
 from aleatoric.result_types import Table
 from aleatoric.types import Draws
 

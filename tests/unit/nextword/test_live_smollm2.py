@@ -15,10 +15,9 @@ from lms import brute_force, without_partial_tokens
 from aleatoric.models import gguf
 from aleatoric.models.hf import load_smollm2
 from aleatoric.nextword.exact import Question, Search, exact
-from aleatoric.nextword.packs import passages_of
 from aleatoric.nextword.rules import DONE, WordState, advance, fold
 from aleatoric.nextword.sampled import Prompt, mc
-from aleatoric.nextword.tree import Limits, Tree
+from aleatoric.nextword.tree import Limits, Tree, passages_of
 
 pytestmark = pytest.mark.skipif(
     not gguf.smollm2_is_cached(), reason="SmolLM2 is not in the cache; run `aleatoric demo` once"

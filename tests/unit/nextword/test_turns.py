@@ -11,7 +11,7 @@ import torch
 from aleatoric.errors import ModelError, UsageError
 from aleatoric.nextword.beginnings import Beginnings
 from aleatoric.nextword.exact import Search
-from aleatoric.nextword.packs import each_pack
+from aleatoric.nextword.tree import each_pack
 
 
 class Memory:

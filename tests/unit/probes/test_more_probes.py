@@ -13,16 +13,14 @@ import numpy as np
 import pytest
 
 from aleatoric.errors import UsageError
-from aleatoric.levels.text_values import score_values
-from aleatoric.levels.text_variability import ScoredTexts, Splitting, score_blocks
+from aleatoric.levels.text_variability import ScoredTexts, Splitting, score_blocks, score_values
 from aleatoric.metrics.distances import w1
 from aleatoric.probes import dependencies, tools
 from aleatoric.probes.base import Batched, Block, BothWays, is_code, negative_type, probe_from
 from aleatoric.probes.encoders import SentenceEncoder
 from aleatoric.probes.one_text import Difference, is_one_text
-from aleatoric.probes.opening import open_probes, probes_with, with_encoders
 from aleatoric.probes.semantic import Euclidean, Semantic
-from aleatoric.probes.tools import Tools
+from aleatoric.probes.tools import Tools, open_probes, probes_with, with_encoders
 from aleatoric.rng import stream
 
 WORDS = ["the", "cat", "sat", "on", "a", "mat", "dog", "ran", "far", "away"]
@@ -285,7 +283,7 @@ def test_likelihood_of_a_text_is_that_of_its_tokens(tmp_path: Path) -> None:
     from forced_lms import saved, tiny
 
     from aleatoric.models.base import LoadOptions
-    from aleatoric.models.likelihood import open_likelihood
+    from aleatoric.models.forced import open_likelihood
 
     model, tokenizer = tiny("gpt2")
     texts = ["A dog runs.", "", "The old man", "A", "The ferry left at seven and nobody waved."]

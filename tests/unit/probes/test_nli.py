@@ -20,7 +20,7 @@ from aleatoric.errors import ModelError, UsageError  # noqa: E402
 from aleatoric.levels.text_variability import ScoredTexts, score_blocks  # noqa: E402
 from aleatoric.probes import nli  # noqa: E402
 from aleatoric.probes.base import Block, BothWays, negative_type  # noqa: E402
-from aleatoric.probes.opening import open_probes  # noqa: E402
+from aleatoric.probes.tools import open_probes  # noqa: E402
 from aleatoric.rng import stream  # noqa: E402
 
 LABELS = {0: "contradiction", 1: "neutral", 2: "ENTAILMENT"}

@@ -19,10 +19,16 @@ from aleatoric.probes import base, tools
 from aleatoric.probes.base import Batched, Block, Probe, probe_at, probe_from
 from aleatoric.probes.encoders import SentenceEncoder
 from aleatoric.probes.ngrams import ArrayNgrams, CompiledNgrams, numbered
-from aleatoric.probes.opening import NgramProbe, default_names, open_probes
 from aleatoric.probes.semantic import Semantic
 from aleatoric.probes.taggers import Tokeniser
-from aleatoric.probes.tools import PLACES, TextReader, chunks
+from aleatoric.probes.tools import (
+    PLACES,
+    NgramProbe,
+    TextReader,
+    chunks,
+    default_names,
+    open_probes,
+)
 
 BLOCKS = [
     Block(("The cat sat.", "A cat sat down.", "The dog ran.", ""), (2, 2)),

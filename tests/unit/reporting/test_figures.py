@@ -18,7 +18,7 @@ from aleatoric.errors import UsageError
 from aleatoric.levels import word
 from aleatoric.levels.base import run_job
 from aleatoric.reporting import figures
-from aleatoric.reporting import word_figures as collect
+from aleatoric.reporting import words as collect
 from aleatoric.reporting.page import make_report
 from aleatoric.reporting.parts import part_of
 from aleatoric.runs.results_cache import FIGURES

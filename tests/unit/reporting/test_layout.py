@@ -7,8 +7,7 @@ import json
 import pytest
 from rich.cells import cell_len
 
-from aleatoric.reporting.layout import folded, to_text
-from aleatoric.reporting.tables import as_data, tables_to_csv, tables_to_json
+from aleatoric.reporting.tables import as_data, folded, tables_to_csv, tables_to_json, to_text
 from aleatoric.result_types import Table
 
 SYSTEMS = ("gpt2", "openai:a-model@http://localhost:8000/v1 temperature=0.75")

@@ -19,7 +19,7 @@ from aleatoric.levels import word
 from aleatoric.levels.base import run_job
 from aleatoric.reporting import page as html
 from aleatoric.reporting import parts
-from aleatoric.reporting import word_figures as collect
+from aleatoric.reporting import words as collect
 from aleatoric.reporting.page import command_of, make_report, page_figures
 from aleatoric.reporting.page_data import to_data, to_json
 from aleatoric.reporting.parts import ReportPart, part_of, parts_of

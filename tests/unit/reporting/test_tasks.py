@@ -11,10 +11,10 @@ from matplotlib.colors import to_hex
 from task_runs import task_run
 
 from aleatoric.reporting import text_figures
+from aleatoric.reporting.comparisons import sections_of
 from aleatoric.reporting.figures import draw
 from aleatoric.reporting.page import make_report
 from aleatoric.reporting.parts import ReportPart, part_of, parts_of
-from aleatoric.reporting.tasks import sections_of
 from aleatoric.runs.run import Store
 from aleatoric.studies.figure_data import Blank, Dots, Histograms, Lines, Panels, histograms, shared
 

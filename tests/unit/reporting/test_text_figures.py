@@ -12,7 +12,7 @@ from matplotlib.colors import to_hex
 
 from aleatoric.levels.base import results, run_job
 from aleatoric.levels.text import TextJob
-from aleatoric.levels.text_fit import TextCase, fit, run
+from aleatoric.levels.text_inputs import TextCase, fit, run
 from aleatoric.levels.text_scoring import Distances
 from aleatoric.reporting import text_figures as collect_texts
 from aleatoric.reporting import texts as text_views

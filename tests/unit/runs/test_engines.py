@@ -16,7 +16,7 @@ import pytest
 from aleatoric import errors
 from aleatoric.errors import DataError, MissingExtraError, ModelError, UsageError
 from aleatoric.models.base import Ask
-from aleatoric.nextword.packs import ContextError
+from aleatoric.nextword.tree import ContextError
 from aleatoric.runs.engine import check_engine
 from aleatoric.runs.job import EngineOptions, Loading
 from aleatoric.runs.ray import check_address, size_of

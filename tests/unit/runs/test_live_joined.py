@@ -11,8 +11,7 @@ from aleatoric.nextword.beginnings import beginnings
 from aleatoric.nextword.bounds import TopWords, WordProbabilities
 from aleatoric.nextword.head import Head
 from aleatoric.nextword.live import _joined
-from aleatoric.nextword.packs import packs_of
-from aleatoric.nextword.tree import TokenPassage
+from aleatoric.nextword.tree import TokenPassage, packs_of
 from aleatoric.types import FAILED, Categorical
 
 PEOPLE = Categorical(("a", "b"), (0.5, 0.5), 0.0, 4)

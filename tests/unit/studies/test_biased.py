@@ -12,7 +12,7 @@ import pytest
 
 from aleatoric.errors import UsageError
 from aleatoric.nextword.answers import renormalised
-from aleatoric.studies import biased
+from aleatoric.studies import people
 from aleatoric.studies.people import split_tvds
 from aleatoric.types import Case, Categorical
 
@@ -30,7 +30,7 @@ def cases(make_case: Callable[..., Case]) -> list[Case]:
 
 
 def test_table_compares_model_with_both_halves(cases: list[Case]) -> None:
-    study = biased.run(cases, seed=0)
+    study = people.run(cases, seed=0)
     rows = {row[0]: row[1:] for row in study.tables[0].rows}
     # |.6-.8| + |.2-.2| + .2, halved.
     assert rows["model (renormalized)"][0].startswith("0.200")
@@ -43,7 +43,7 @@ def test_table_compares_model_with_both_halves(cases: list[Case]) -> None:
 
 def test_exact_probabilities_are_not_labelled_renormalised(make_case: Callable[..., Case]) -> None:
     exact = make_case("1:1", {"a": 2, "b": 2}, Categorical(("a",), (0.5,), rest=0.5))
-    (table,) = biased.run([exact], seed=0).tables
+    (table,) = people.run([exact], seed=0).tables
     assert table.rows[0][0] == "model (exact)"
     assert table.rows[0][1].startswith("0.500")
     assert table.title == "Exact probabilities beside halves of the people"
@@ -64,11 +64,11 @@ def test_recorded_log_probabilities_are_labelled_renormalised(
 def test_both_halves_have_equal_distance_to_all_answers(cases: list[Case]) -> None:
     tvds = split_tvds(cases, seed=0)
     # Ten answers: the halves are of one size, and all people stand in the middle between them.
-    assert biased._target_to_all(tvds) == pytest.approx(tvds.oracle_all)
+    assert people._target_to_all(tvds) == pytest.approx(tvds.oracle_all)
 
 
 def test_correctness_is_undefined_without_an_original(cases: list[Case]) -> None:
-    answers = biased.model_answers(cases)
+    answers = people.model_answers(cases)
     assert answers.original[:, 0].tolist()[:2] == [1.0, 0.0]
     assert np.isnan(answers.original[2, 0])
 
@@ -76,6 +76,6 @@ def test_correctness_is_undefined_without_an_original(cases: list[Case]) -> None
 def test_sampled_models_are_rejected(make_case: Callable[..., Case]) -> None:
     sampled = make_case("1:1", {"a": 2}, Categorical.from_counts({"a": 3}))
     with pytest.raises(UsageError, match="log-probabilities"):
-        biased.run([sampled], seed=0)
+        people.run([sampled], seed=0)
     with pytest.raises(UsageError, match="log-probabilities"):
-        biased.run([], seed=0)
+        people.run([], seed=0)

@@ -7,8 +7,8 @@ from pathlib import Path
 import pytest
 
 from aleatoric.errors import UsageError
-from aleatoric.inference.multiple import holm
 from aleatoric.inference.paired import IDENTICAL, NO_ITEMS, ONE_GROUP
+from aleatoric.inference.two_samples import holm
 from aleatoric.levels.base import run_job
 from aleatoric.levels.word import WordJob, results
 from aleatoric.reporting.comparisons import comparison_tables

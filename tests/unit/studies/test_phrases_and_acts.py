@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 from aleatoric.errors import UsageError
-from aleatoric.levels.text_fit import StudyOptions, TextCase
+from aleatoric.levels.text_inputs import StudyOptions, TextCase
 from aleatoric.probes.tools import Tools
 from aleatoric.studies import acts, phrases
 from aleatoric.types import TextItem

@@ -12,14 +12,13 @@ import pytest
 
 import aleatoric as al
 from aleatoric.errors import UsageError
-from aleatoric.inference.components import Distances, Weights, parts_of
+from aleatoric.inference.components import ShapedDistances, Weights, parts_of
 from aleatoric.levels.base import run_job
 from aleatoric.levels.text import TextJob
 from aleatoric.rng import stream
 from aleatoric.runs.run import Store
 from aleatoric.studies.plan import Grid, RunPlan, Target, make_plan
-from aleatoric.studies.plan_from_run import pilot_source
-from aleatoric.studies.plan_from_texts import TextPilot, text_source
+from aleatoric.studies.plan_from_run import TextPilot, pilot_source, text_source
 from aleatoric.types import Floats, Ints
 
 LENGTH, WORDS = 5, 8
@@ -136,7 +135,7 @@ def test_predicted_errors_are_those_of_simulated_corpora(
 def pilot_in_memory(seed: int, statistic: str, groups: int, n: int, m: int) -> TextPilot:
     """What `text_pilot` makes of a run, for the second system; each input is a group."""
     d = distances(tokens(stream(seed, "in memory"), groups, 1, (n, m, m)))
-    own = Distances(d[:, :n, :n], d[:, n + m :, n + m :], d[:, n + m :, :n])
+    own = ShapedDistances(d[:, :n, :n], d[:, n + m :, n + m :], d[:, n + m :, :n])
     weights, sizes = Weights.of(statistic), np.tile((n, m), (groups, 1))
     parts = parts_of([own], weights)
     return TextPilot(statistic, own.value(weights), parts, sizes, np.arange(groups), 0)

@@ -16,7 +16,7 @@ from scipy.stats import wasserstein_distance
 from aleatoric.data.score_files import COLUMNS, find_score_files, read_distances
 from aleatoric.errors import DataError, UsageError
 from aleatoric.levels import text_protocol
-from aleatoric.studies import production_control, production_paper, production_tables
+from aleatoric.studies import production_control, production_paper
 from aleatoric.studies.production_paper import Reproduction, Sources
 from aleatoric.studies.production_printed import STATISTICS, tasks
 
@@ -80,7 +80,7 @@ def test_undefined_pairs_are_zero_only_in_paper_protocol(data: Path) -> None:
 
 def test_every_printed_row_has_a_number_or_a_reason(data: Path) -> None:
     found = reproduce(data, None)
-    rows = production_tables.rows_of(found)
+    rows = production_paper.rows_of(found)
     assert len(rows) == 4 * 84
     for row in rows:
         missing = {p for p in found.protocols if p not in row.ours}
@@ -88,7 +88,7 @@ def test_every_printed_row_has_a_number_or_a_reason(data: Path) -> None:
     reasons = {reason for row in rows for reason in row.reasons.values()}
     assert "wmt14-10ref is not in DATA; run aleatoric fetch wmt14-10ref --to DATA" in reasons
     assert production_paper.NO_SCORES in reasons
-    shown = production_tables.to_tables(found)
+    shown = production_paper.to_tables(found)
     cells = {row[:3] for table in shown for row in table.rows}
     assert ("lexical-1", "typical_02", "0.217127") in cells
     assert ("semantic", "human_control", "NaN") in cells
@@ -165,7 +165,7 @@ def test_dialogue_has_no_published_control(tmp_path: Path) -> None:
     metrics = {(line.protocol, line.result.metric) for line in found.lines}
     assert {metric for protocol, metric in metrics if protocol == "paper"} == {"mean_H/lexical-1"}
     assert ("corrected", "w1_C/lexical-1") in metrics
-    assert production_tables.to_tables(found)
+    assert production_paper.to_tables(found)
 
 
 def test_only_the_first_ten_stories_of_prompts_with_five_are_compared(tmp_path: Path) -> None:

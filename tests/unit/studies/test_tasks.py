@@ -11,7 +11,7 @@ import pytest
 from task_runs import task_run
 
 from aleatoric.errors import UsageError
-from aleatoric.inference.multiple import holm
+from aleatoric.inference.two_samples import holm
 from aleatoric.inference.unpaired import unpaired
 from aleatoric.runs.run import Store
 from aleatoric.studies.compare import Compared

@@ -13,7 +13,7 @@ from scipy.stats import pearsonr, spearmanr
 
 from aleatoric.errors import UsageError
 from aleatoric.levels.base import run_study
-from aleatoric.levels.text_fit import TextCase
+from aleatoric.levels.text_inputs import TextCase
 from aleatoric.rng import stream
 from aleatoric.runs.formats import DamagedRowError, dump_texts, load_written
 from aleatoric.runs.run import Store, StoredTexts

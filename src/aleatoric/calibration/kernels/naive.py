@@ -6,8 +6,7 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from aleatoric.calibration.schemes import Scheme
-from aleatoric.calibration.statistics import Expected, TokenRows
+from aleatoric.calibration.statistics import Expected, Scheme, TokenRows
 from aleatoric.models.decoding import Decoder
 from aleatoric.types import Floats, Ints
 

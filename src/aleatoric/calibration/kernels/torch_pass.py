@@ -16,8 +16,7 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
-from aleatoric.calibration.schemes import Scheme, Uniforms
-from aleatoric.calibration.statistics import Expected, TokenRows, join_rows
+from aleatoric.calibration.statistics import Expected, Scheme, TokenRows, Uniforms, join_rows
 from aleatoric.models.decoding import Decoder
 from aleatoric.types import Floats
 

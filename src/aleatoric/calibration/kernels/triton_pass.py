@@ -17,8 +17,7 @@ from torch import Tensor
 
 from aleatoric.calibration.kernels import torch_pass
 from aleatoric.calibration.kernels.torch_pass import as_numpy
-from aleatoric.calibration.schemes import Scheme
-from aleatoric.calibration.statistics import Expected, TokenRows
+from aleatoric.calibration.statistics import Expected, Scheme, TokenRows
 from aleatoric.models.decoding import Decoder
 from aleatoric.types import Floats
 
