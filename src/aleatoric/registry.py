@@ -94,7 +94,7 @@ PLUGINS: dict[str, dict[str, str]] = {
     "tokenisers": _from("probes.taggers", "spacy=spacy_tokens spacy-words=spacy_words whitespace"),
     "encoders": _from("probes.encoders", "minilm multilingual st=sentence_transformers"),
     "probes": {
-        **_from("probes.opening", "lexical=open_lexical syntactic=open_syntactic"),
+        **_from("probes.tools", "lexical=open_lexical syntactic=open_syntactic"),
         **_from("probes.semantic", "semantic=open_semantic euclidean=open_euclidean"),
         "dependency": "aleatoric.probes.dependencies:open_dependency",
         "compression": "aleatoric.probes.compression:open_compression",

@@ -40,15 +40,24 @@ def sampling_error(people: Categorical, model: Categorical) -> float:
     """Standard error of a context's TVD due to sampling the model.
 
     TVD falls by 1/n with every draw that hits a word which people gave more often than the model
-    does, and does not change otherwise, so its variance is that of this share of draws. One hit and
-    one miss are added, so that a few identical draws do not claim certainty.
+    does, and does not change otherwise, so its variance is that of this share of draws. A word that
+    both give nearly equally often counts by the chance that it is such a word. One hit and one miss
+    are added, so that a few identical draws do not claim certainty.
     """
-    if model.n is None:
+    if (n := model.n) is None:
         return 0.0
     probs = model.as_dict()
-    hits = sum(probs.get(w, 0.0) for w, p in people.as_dict().items() if probs.get(w, 0.0) < p)
-    share = (hits * model.n + 1) / (model.n + 2)
-    return math.sqrt(share * (1 - share) / model.n)
+    pairs = [(p, probs.get(word, 0.0)) for word, p in people.as_dict().items()]
+    share = (n * sum(q * _chance_of_less(q, p, n) for p, q in pairs) + 1) / (n + 2)
+    return math.sqrt(share * (1 - share) / n)
+
+
+def _chance_of_less(share: float, limit: float, n: int) -> float:
+    """Return the chance that a share found in n draws stays below a limit when drawn again."""
+    spread = math.sqrt(share * (1 - share) / n)
+    if spread == 0:
+        return float(share < limit)
+    return 0.5 * math.erfc((share - limit) / (spread * math.sqrt(2)))
 
 
 def sample_until(
