@@ -64,7 +64,7 @@ def type_shell(block: Block, folder: Path) -> str:
     return "".join(printed)
 
 
-SLOW = ("docs/quick-start.md", "docs/python.md")
+SLOW = ("README.md", "docs/quick-start.md", "docs/python.md")
 """Pages that load a model several times."""
 
 

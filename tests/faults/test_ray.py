@@ -21,7 +21,6 @@ from typing import Any
 
 import pytest
 import wayward
-from marks import sampled
 
 from aleatoric.errors import ModelError
 from aleatoric.levels.base import Monitor, notes, run_job
@@ -168,9 +167,10 @@ def test_part_that_kills_workers_is_named_and_resumable_locally(
     assert words(orders, tmp_path / "run", LOCAL) == expected
 
 
+@pytest.mark.long
 @pytest.mark.parametrize(
     "engines",
-    sampled([(RAY, LOCAL), (LOCAL, RAY)], [(RAY, LOCAL)]),
+    [(RAY, LOCAL), (LOCAL, RAY)],
     ids=["ray-first", "local-first"],
 )
 def test_interrupted_run_resumes_with_other_engine(

@@ -30,6 +30,8 @@ needs_bpe = pytest.mark.skipif(
     reason='needs pip install "aleatoric[nlp,paper]"',
 )
 
+pytestmark = pytest.mark.long
+
 
 @pytest.fixture(scope="module")
 def texts(shared: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:

@@ -6,7 +6,6 @@ The bounds are the documented .92 and .98, plus or minus three standard errors o
 from __future__ import annotations
 
 import pytest
-from marks import sampled
 
 from benchmarks.recovery import Design, coverage
 from benchmarks.recovery_panel import GROUPS_ONLY, TWO_WAY, Panel, panel_coverage
@@ -17,7 +16,8 @@ NOISE = 3 * (0.95 * 0.05 / N_SIMULATIONS) ** 0.5
 METRICS = ("sq_distance", "overlap", "energy", "tvd", "log_loss")
 
 
-@pytest.mark.parametrize("passages", sampled([5, 30], [5]))
+@pytest.mark.long
+@pytest.mark.parametrize("passages", [5, 30])
 def test_default_intervals_have_nominal_coverage(passages: int) -> None:
     design = Design(20, 40, passages, temperature_shape=64.0, elsewhere=0.3)
     found = list(coverage(design, N_SIMULATIONS, 1, N_REPLICATES, metrics=METRICS))

@@ -9,7 +9,6 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from marks import sampled
 
 from aleatoric.data.simulated import sample, truth
 from aleatoric.inference.bootstrap import t_quantile
@@ -62,7 +61,8 @@ def pilot(temperature: float, people: int, samples: int) -> Pilot:
     return Pilot(tuple(contexts))
 
 
-@pytest.mark.parametrize("temperature", sampled([1.0, 0.5], [1.0]))
+@pytest.mark.long
+@pytest.mark.parametrize("temperature", [1.0, 0.5])
 def test_predicted_standard_errors_are_within_15_percent(temperature: float) -> None:
     found = source_of("pilot", pilot(temperature, people=20, samples=100))
     plan = make_plan(found, Target(), Grid(PEOPLE, SAMPLES, (GROUPS,)))

@@ -173,8 +173,8 @@ WINDOWED: dict[str, dict[str, Any]] = {
     | LLAMA4
     | {"attention_chunk_size": 24, "attn_temperature_tuning": False},
 }
-QUICK = ("gpt2", "falcon", "llama", "mixtral", "gemma3_text", "deepseek_v3")
-QUICK_PLAIN = ("bloom", "gpt_neo", "mamba", "gpt_neo long")
+QUICK = ("gpt2", "llama", "gemma3_text", "deepseek_v3")
+QUICK_PLAIN = ("bloom", "mamba", "gpt_neo long")
 QUICK_WINDOWED = ("mistral", "gemma2")
 """Architectures that `make test` tries; `make test-all` tries all of them."""
 
@@ -408,7 +408,7 @@ def test_alibi_is_detected_at_any_weight_scale(scale):
 
 LONG = tuple(range(1, 40))
 GENERATED = {**ALL, **{f"{kind} windowed": settings for kind, settings in WINDOWED.items()}}
-QUICK_GENERATED = ("bloom", "mamba", "rwkv", "mistral windowed")
+QUICK_GENERATED = ("bloom", "rwkv")
 
 
 @pytest.mark.parametrize("kind", sampled(GENERATED, QUICK_GENERATED))
@@ -424,7 +424,7 @@ def test_rows_of_text_generation_match_separate_passes(kind):
     assert are_same(torch.cat(alone), torch.cat([first, second, third]))
 
 
-@pytest.mark.parametrize("kind", sampled(ALL, ("mamba", "rwkv", "bloom")))
+@pytest.mark.parametrize("kind", sampled(ALL, ("mamba", "bloom")))
 def test_texts_do_not_depend_on_batches(kind):
     model, inputs = (
         network(kind, ALL[kind]),

@@ -15,6 +15,7 @@ import pytest
 from coin_level import CoinJob
 from forced_lms import TEXT
 from forced_lms import saved as saved_model
+from marks import sampled
 
 from aleatoric import registry
 from aleatoric.inference.bootstrap import METHODS, NO_INTERVALS
@@ -115,7 +116,7 @@ def cached_keys(path: Path) -> list[str]:
         return sorted(results_cache._read(path / CACHE, state, dict))
 
 
-@pytest.mark.parametrize("job", [words, tokens, texts, coins])
+@pytest.mark.parametrize("job", sampled([words, tokens, texts, coins], [words]))
 def test_a_second_look_has_the_bytes_of_the_first(
     job: Callable[[Path], Job], tmp_path: Path
 ) -> None:
@@ -201,7 +202,7 @@ def test_the_code_is_identified_by_its_bytes(
     assert registry.code_id(["numpy"]) != first
 
 
-@pytest.mark.parametrize("moment", ["_save", "_dump", "os.replace"])
+@pytest.mark.parametrize("moment", sampled(["_save", "_dump", "os.replace"], ["os.replace"]))
 def test_a_process_that_dies_while_it_caches_leaves_nothing_wrong(
     moment: str, run: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -282,6 +283,7 @@ def test_a_run_that_changes_meanwhile_is_not_given_old_results(
     assert cached_keys(run) == []
 
 
+@pytest.mark.long
 def test_several_processes_at_once_print_the_same(run: Path) -> None:
     asked = [sys.executable, "-m", "aleatoric", "score", str(run), "--json"]
     commands = [asked, asked, [*asked, "--again"], asked]
@@ -292,7 +294,7 @@ def test_several_processes_at_once_print_the_same(run: Path) -> None:
     assert subprocess.run(asked, capture_output=True, text=True, check=True).stdout == printed[0]
 
 
-@pytest.mark.parametrize("sealed", [False, True])
+@pytest.mark.parametrize("sealed", sampled([False, True], [True]))
 @pytest.mark.parametrize(
     ("old", "new"),
     [

@@ -16,6 +16,7 @@ def share(found: distinguish.Distinguished) -> float:
     return found.share(found.adjusted, seed=0)[0]
 
 
+@pytest.mark.long
 def test_flat_model_is_distinguished_and_perfect_model_is_not(
     flat_model: list[Case], perfect_model: list[Case]
 ) -> None:
