@@ -221,15 +221,23 @@ def files_of(name: str, url: str | None = None, sha256: str | None = None) -> tu
         raise UsageError(f"there is nothing to fetch for {name!r}; use {names}.")
     download = DOWNLOADS[name]
     if url is not None:
-        parts = urlsplit(url)
-        if parts.scheme not in ("http", "https") or not parts.hostname:
-            raise UsageError(f"{url!a} is not a web address; use http:// or https://.")
-        download = replace(download, url=url)
+        download = replace(download, url=_checked_url(url))
     if sha256 is not None:
-        if not re.fullmatch(r"[0-9a-fA-F]{64}", sha256):
-            raise UsageError(f"{sha256!a:.80} is not a SHA-256; it has 64 hexadecimal digits.")
-        download = replace(download, sha256=sha256.lower())
+        download = replace(download, sha256=_checked_sha256(sha256))
     return (download,)
+
+
+def _checked_url(url: str) -> str:
+    parts = urlsplit(url)
+    if parts.scheme not in ("http", "https") or not parts.hostname:
+        raise UsageError(f"{url!a} is not a web address; use http:// or https://.")
+    return url
+
+
+def _checked_sha256(digest: str) -> str:
+    if not re.fullmatch(r"[0-9a-fA-F]{64}", digest):
+        raise UsageError(f"{digest!a:.80} is not a SHA-256; it has 64 hexadecimal digits.")
+    return digest.lower()
 
 
 def check_no_address(name: str, n: int, url: str | None, sha256: str | None) -> None:

@@ -146,13 +146,8 @@ def _percentile(first: Floats, second: Floats, seed: int) -> Interval:
 def _studentised(
     first: Floats, second: Floats, centre: float, seed: int, error: float
 ) -> Interval | None:
-    sides = []
-    for table, own in zip((first, second), (seed, _other(seed)), strict=True):
-        units = bootstrap.bundled(table)
-        weights = bootstrap.weights_of(len(units), N_REPLICATES, own)
-        parts = [bootstrap.replicate_errors(units, _mean, part) for part in weights]
-        sides.append([np.concatenate(columns) for columns in zip(*parts, strict=True)])
-    (left, left_error), (right, right_error) = sides
+    left, left_error = _replicates(first, seed)
+    right, right_error = _replicates(second, _other(seed))
     errors = np.hypot(left_error, right_error)
     is_usable = errors > 1e-12
     if not is_usable.any():
@@ -161,6 +156,14 @@ def _studentised(
     low, high = centre - error * np.quantile(ratios, [(1 + LEVEL) / 2, (1 - LEVEL) / 2])
     method = "group bootstrap of two samples, studentised"
     return Interval(float(low), float(high), LEVEL, method)
+
+
+def _replicates(table: Floats, seed: int) -> list[Floats]:
+    """Return the means of resampled groups, and their standard errors."""
+    units = bootstrap.bundled(table)
+    weights = bootstrap.weights_of(len(units), N_REPLICATES, seed)
+    parts = [bootstrap.replicate_errors(units, _mean, part) for part in weights]
+    return [np.concatenate(columns) for columns in zip(*parts, strict=True)]
 
 
 # The test ----------------------------------------------------------------------------------

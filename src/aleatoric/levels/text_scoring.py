@@ -321,9 +321,8 @@ def _chunk_rows(
                 # The paper's preparation also changes texts in other ways: cuts are not counted.
                 whole = texts if scorer.is_paper else originals[system]
                 values |= _counts(system, texts, whole, len(item.people))
-                values["length_H"] = _mean_length(item.people, scorer)
-                if system != CONTROL:
-                    values["length_M"] = _mean_length(texts, scorer)
+                sides = {"H": item.people} | ({} if system == CONTROL else {"M": texts})
+                values |= {f"length_{m}": _mean_length(side, scorer) for m, side in sides.items()}
                 yield StatRow(produced.no, system, 0, values, {})
 
 

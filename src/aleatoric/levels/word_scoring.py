@@ -256,9 +256,12 @@ def _score_halves(everybody: Sequence[People], settings: Settings) -> Iterator[C
         values |= {"n_human": sizes[0], "n_model": sizes[1]} | _perfect(people, *sizes)
         scored = Scored(ORACLE, 0, values, {name: split[row] for name, split in scores.items()})
         first = halves.target.counts[row * settings.n_splits, : len(people.counts)]
-        words = zip(people.distribution.support, first.tolist(), strict=True)
-        half = Categorical.from_counts({word: count for word, count in words if count})
-        yield Control(scored, majorities[row], half)
+        yield Control(scored, majorities[row], _distribution(people, first))
+
+
+def _distribution(people: People, counts: Ints) -> Categorical:
+    words = zip(people.distribution.support, counts.tolist(), strict=True)
+    return Categorical.from_counts({word: count for word, count in words if count})
 
 
 def _orders(people: People, settings: Settings) -> Ints:

@@ -66,16 +66,20 @@ def load_gguf(path: str | Path, **options: Any) -> LlamaModel:
     import_heavy("gguf", "transformers")
     tokenizer = load_tokenizer(str(gguf.tokenizer_directory(path)))
     passes = LlamaPass(path)
-    tokens = tokenizer.convert_ids_to_tokens(list(range(passes.width)))
-    if passes.vocabulary() != [f"{token}".replace(_SPACE, " ") for token in tokens]:
-        problem = "llama.cpp and transformers read different vocabularies from it"
-        raise DataError.at(path, None, problem, "use --runtime transformers")
+    _check_vocabulary(path, passes, tokenizer)
     pieces = token_pieces(tokenizer, passes.width)
     start = start_tokens(tokenizer, loading.bos, path.name)
     revision = file_sha256(path)[:12]
     return LlamaModel(
         path.name, revision, tokenizer, pieces, passes.positions, start, passes=passes
     )
+
+
+def _check_vocabulary(path: Path, passes: LlamaPass, tokenizer: Any) -> None:
+    tokens = tokenizer.convert_ids_to_tokens(list(range(passes.width)))
+    if passes.vocabulary() != [f"{token}".replace(_SPACE, " ") for token in tokens]:
+        problem = "llama.cpp and transformers read different vocabularies from it"
+        raise DataError.at(path, None, problem, "use --runtime transformers")
 
 
 def load_smollm2(**options: Any) -> LlamaModel:

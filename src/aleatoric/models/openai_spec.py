@@ -8,6 +8,7 @@ from __future__ import annotations
 import json
 import re
 from collections.abc import Callable, Mapping
+from contextlib import suppress
 from dataclasses import asdict, dataclass, fields
 from typing import Any, Literal, get_args
 from urllib.parse import parse_qsl, urlsplit
@@ -135,19 +136,21 @@ def parse_spec(argument: str) -> Spec:
         raise UsageError(f"openai: needs a model and a server's address; {_FORM}.")
     base_url, _, query = match["url"].partition("?")
     _check_url(base_url)
-    options: dict[str, Any] = {}
-    for name, value in parse_qsl(query, keep_blank_values=True):
-        if name not in _READ:
-            # The value may be a secret and is not repeated.
-            raise UsageError(f"openai: there is no option {name!r}; known: {', '.join(_READ)}.")
-        convert, is_valid, expected = _READ[name]
-        try:
-            options[name] = convert(value)
-        except ValueError:
-            options[name] = None
-        if options[name] is None or not is_valid(options[name]):
-            raise UsageError(f"openai: {name} must be {expected}.")
+    pairs = parse_qsl(query, keep_blank_values=True)
+    options = {name: _option(name, value) for name, value in pairs}
     return Spec(match["model"], base_url.rstrip("/"), **options)
+
+
+def _option(name: str, value: str) -> Any:
+    """Return the value of an option; errors do not repeat it, as it may be a secret."""
+    if name not in _READ:
+        raise UsageError(f"openai: there is no option {name!r}; known: {', '.join(_READ)}.")
+    convert, is_valid, expected = _READ[name]
+    with suppress(ValueError):
+        converted = convert(value)
+        if is_valid(converted):
+            return converted
+    raise UsageError(f"openai: {name} must be {expected}.")
 
 
 def _check_url(url: str) -> None:

@@ -153,16 +153,20 @@ class RecordedTexts:
                 self._problems[_UNKNOWN] += 1
                 continue
             missing.discard(item_id)
-            used = texts[: ask.most_recorded]
-            self._problems[_MORE] += len(texts) - len(used)
-            self._problems[_FEW] += 0 < len(used) < (ask.most_recorded or 0)
-            self._sizes[len(used)] += 1
-            yield Texts(item_id, used)
+            yield Texts(item_id, self._counted(texts, ask.most_recorded))
         if requested and missing == requested:
             problem = "no id of its rows is the id of an input"
             raise DataError.at(self.path, None, problem, "give rows the ids of the corpus")
         self._problems[_ABSENT] += len(missing)
         yield from (Texts(item_id, ()) for item_id in sorted(missing))
+
+    def _counted(self, texts: tuple[str, ...], most: int | None) -> tuple[str, ...]:
+        """Return the texts that are used, and count those that are too many or too few."""
+        used = texts[:most]
+        self._problems[_MORE] += len(texts) - len(used)
+        self._problems[_FEW] += 0 < len(used) < (most or 0)
+        self._sizes[len(used)] += 1
+        return used
 
     def _rows(self) -> Iterator[tuple[str, tuple[str, ...]]]:
         seen: dict[str, int] = {}

@@ -361,12 +361,7 @@ class TextSampler:
 
     def _continued(self, beams: Sequence[Beam], logits: Tensor, number: int) -> list[Beam]:
         """Return the best continuations of beams by one token, the best first."""
-        logp = widened(logits).double().log_softmax(-1)
-        ends = self._on_device(np.array(self.network.ends, dtype=np.int64))
-        if len(ends):
-            end = logp[:, ends].logsumexp(-1)
-            logp[:, ends] = -torch.inf
-            logp[:, ends[0]] = end
+        logp = self._with_one_end(widened(logits).double().log_softmax(-1))
         totals = logp + logp.new_tensor([beam.score for beam in beams])[:, None]
         scores, places = totals.flatten().topk(min(number, totals.numel()))
         if not scores[0].isfinite():
@@ -378,6 +373,15 @@ class TextSampler:
             for score, row, token in split
             if score > -np.inf
         ]
+
+    def _with_one_end(self, logp: Tensor) -> Tensor:
+        """Give the first token that ends a text the probability of all of them."""
+        ends = self._on_device(np.array(self.network.ends, dtype=np.int64))
+        if len(ends):
+            end = logp[:, ends].logsumexp(-1)
+            logp[:, ends] = -torch.inf
+            logp[:, ends[0]] = end
+        return logp
 
     def _draw(self, pack: Sequence[Portion], rows: Rows, logits: Tensor, depth: int) -> Ints:
         prompt_keys = np.array([portion.prompt.key for portion in pack], dtype=np.int64)

@@ -145,12 +145,7 @@ class Custom:
         matrices = [np.full((len(block.texts),) * 2, np.nan) for block in blocks]
         for matrix in matrices:
             np.fill_diagonal(matrix, 0.0)
-        pairs = (
-            (k, *pair)
-            for k, block in enumerate(blocks)
-            for i, j in block.wanted()
-            for pair in ([(i, j)] if self.symmetric else [(i, j), (j, i)])
-        )
+        pairs = self._pairs(blocks)
         while batch := list(islice(pairs, BATCH)):
             left = [blocks[k].texts[i] for k, i, _ in batch]
             right = [blocks[k].texts[j] for k, _, j in batch]
@@ -159,6 +154,14 @@ class Custom:
                 if self.symmetric:
                     matrices[k][j, i] = value
         return matrices
+
+    def _pairs(self, blocks: Sequence[Block]) -> Iterator[tuple[int, int, int]]:
+        """Yield block, row and column of each distance to compute."""
+        for k, block in enumerate(blocks):
+            for i, j in block.wanted():
+                yield k, i, j
+                if not self.symmetric:
+                    yield k, j, i
 
     def _distances(self, left: list[str], right: list[str]) -> Floats:
         try:  # user code may raise anything or return a non-number

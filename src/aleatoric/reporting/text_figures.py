@@ -132,9 +132,15 @@ def _grid(
         columns.append(figure_data.shared(pictures))
     rows = zip(parts, zip(*columns, strict=True), strict=True)
     titled = (replace(one, title=f"{name}: {one.title}") for name, row in rows for one in row)
-    n = len(probes)
-    wide = min(3, len(parts)) if n == 1 else n if n <= 3 else 2 - n % 2 if n % 3 else 3
-    return Panels("", tuple(titled), wide)
+    return Panels("", tuple(titled), _panels_per_row(len(parts), len(probes)))
+
+
+def _panels_per_row(n_parts: int, n_probes: int) -> int:
+    if n_probes == 1:
+        return min(3, n_parts)
+    if n_probes <= 3:
+        return n_probes
+    return 2 - n_probes % 2 if n_probes % 3 else 3
 
 
 def probes_of(store: Store) -> list[str]:

@@ -12,8 +12,7 @@ import numpy as np
 from aleatoric.errors import UsageError, quoted
 from aleatoric.inference.control import one_population
 from aleatoric.inference.estimate import estimates
-from aleatoric.inference.two_samples import benjamini_hochberg
-from aleatoric.inference.two_samples import ALPHA
+from aleatoric.inference.two_samples import ALPHA, benjamini_hochberg
 from aleatoric.levels.text_inputs import StudyOptions, TextCase
 from aleatoric.metrics.agreement import agreements_of_counts
 from aleatoric.metrics.reduction import Mean

@@ -91,12 +91,7 @@ def sce_of_heads(columns: Columns, heads: Columns, bins: int) -> float:
     n_classes, n_tokens = len(heads["class_mass"]), len(columns["token"])
     probs = heads["head_p"].astype(np.float64)
     index = calibration.bin_index(probs, calibration.equal_width_edges(bins))
-    # The reference token at the position of each head.
-    width = int(columns["position"].max()) + 1
-    places = columns["sentence"].astype(np.int64) * width + columns["position"]
-    head_places = heads["head_sentence"].astype(np.int64) * width + heads["head_position"]
-    reference = columns["token"][np.searchsorted(places, head_places)]
-    correct = (reference == heads["head_token"]).astype(np.float64)
+    correct = (_references(columns, heads) == heads["head_token"]).astype(np.float64)
     place = heads["head_token"].astype(np.int64) * bins + index
     sums = calibration.bin_sums(probs, correct, place, n_classes * bins).reshape(
         n_classes, bins, calibration.N_COLUMNS
@@ -106,6 +101,14 @@ def sce_of_heads(columns: Columns, heads: Columns, bins: int) -> float:
     total[:, 2] = np.bincount(columns["token"], minlength=n_classes)
     sums[:, 0] = total - sums[:, 1:].sum(axis=1)
     return calibration.sce_of(sums, n_classes, n_tokens)
+
+
+def _references(columns: Columns, heads: Columns) -> Any:
+    """Return the reference token at the position of each head."""
+    width = int(columns["position"].max()) + 1
+    places = columns["sentence"].astype(np.int64) * width + columns["position"]
+    head_places = heads["head_sentence"].astype(np.int64) * width + heads["head_position"]
+    return columns["token"][np.searchsorted(places, head_places)]
 
 
 def to_table(columns: Columns) -> TokenTable:

@@ -292,17 +292,14 @@ def _lines(
     corpus: MultiRef, protocol: str, scores: ControlScores, splitting: Splitting
 ) -> list[PaperLine]:
     control = "published" if protocol == "paper" else f"disjoint-halves-{splitting.n_splits}"
-
-    def result(name: str, estimate: Estimate) -> Result:
-        choices = {"protocol": protocol, "control": control, **scores.facts[name.partition("/")[2]]}
-        origin = (corpus.name, corpus.sha256, "people", "none", "people", choices)
-        size = (str(estimate.n_items), splitting.seed, name, aleatoric.__version__)
-        return Result(CONTROL, name, Signature(*origin, *size), estimate)
-
+    facts = {"protocol": protocol, "control": control}
     found = _means(scores.groups, scores.values, splitting.seed)
     lines = []
     for name, estimate in found.items():
-        each = result(name, estimate)
+        choices = {**facts, **scores.facts[name.partition("/")[2]]}
+        origin = (corpus.name, corpus.sha256, "people", "none", "people", choices)
+        size = (str(estimate.n_items), splitting.seed, name, aleatoric.__version__)
+        each = Result(CONTROL, name, Signature(*origin, *size), estimate)
         lines.append(PaperLine(corpus.name, protocol, printed_of(corpus.name, each), each))
         if protocol == "paper" and name.partition("/")[0] in ("w1_M", "dmu_M"):
             # Tables 4 and 5 repeat the control of Tables 2 and 3.

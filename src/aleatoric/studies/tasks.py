@@ -7,7 +7,7 @@ unit, as everywhere: see `aleatoric.inference.unpaired`.
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Collection, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from fnmatch import fnmatchcase
 from itertools import combinations
@@ -100,15 +100,15 @@ class ComparedTasks(Tabular):
                 for label, metrics in self.metrics.items()
             },
             "letters": {
-                label: {
-                    m: dict(self.letters[label, m]) for m in metrics if (label, m) in self.letters
-                }
-                for label, metrics in self.metrics.items()
+                label: self._letters_of(label, metrics) for label, metrics in self.metrics.items()
             },
             "alpha": self.alpha,
             "families": self.families,
             "notes": list(self.notes),
         }
+
+    def _letters_of(self, label: str, metrics: Iterable[str]) -> dict[str, dict[str, str]]:
+        return {m: dict(self.letters[label, m]) for m in metrics if (label, m) in self.letters}
 
     def records(self) -> list[dict[str, Any]]:
         """Return one dict per metric, system and pair of tasks."""

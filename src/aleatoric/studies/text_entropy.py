@@ -27,6 +27,11 @@ N_LISTED = 5
 INPUT_CHARS = 80
 _SIDES = {"mean_M": "mean M", "mean_H": "mean H"}
 _NONE = "–"
+_CORRELATED = (
+    "Correlation over inputs of entropy with the mean distance between two of the generator's "
+    "texts (M), and between two people's texts (H); 95% intervals, groups resampled.",
+    "Sampling error of entropy and of M lowers correlations; see reliability.",
+)
 _UNKNOWN = "–: fewer than three inputs have both values, or one of them is the same for all inputs."
 
 
@@ -145,12 +150,7 @@ def _correlations(
         spearman = correlation(*_ranks(values, other), groups, seed)
         shown = (_with_interval(pearson), _with_interval(spearman))
         rows.append((probe, _SIDES[side], *shown, str(int(np.isfinite(other).sum()))))
-    notes = (
-        "Correlation over inputs of entropy with the mean distance between two of the generator's "
-        "texts (M), and between two people's texts (H); 95% intervals, groups resampled.",
-        "Sampling error of entropy and of M lowers correlations; see reliability.",
-        *([_UNKNOWN] if any(_NONE in row for row in rows) else []),
-    )
+    notes = (*_CORRELATED, *([_UNKNOWN] if any(_NONE in row for row in rows) else []))
     columns_shown = ("probe", "entropy with", "Pearson", "Spearman", "inputs")
     return Table("Entropy and variability over inputs", columns_shown, tuple(rows), notes)
 

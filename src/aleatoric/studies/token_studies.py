@@ -124,6 +124,12 @@ def _drawn(d: Floats) -> tuple[float, ...]:
 
 SIZES = (10, 50, 500, 1000)
 RUNS = 10
+_SUBSETS = (
+    "Mean, standard deviation and distance of the mean to the value on all {all} {unit}, in "
+    "percent, over {runs} subsets of {unit} without replacement; ECE and e-ECE on the same "
+    "subsets.",
+    "A subset of nearly all {unit} cannot differ much from them: its spread says little.",
+)
 TOKENS, DOCUMENTS = "tokens", "documents"
 _FIGURES = {TOKENS: "tab4_stability", DOCUMENTS: "tab4_stability_documents"}
 Subsets = dict[int, list[NDArray[np.intp]]]
@@ -220,16 +226,11 @@ def _stability_table(
         for spreads in zip(*by_metric.values(), strict=True)
     ]
     last = ("all", *(cell for value in full.values() for cell in (f"{100 * value:.2f}", "", "")))
-    notes: tuple[str, ...] = (
-        f"Mean, standard deviation and distance of the mean to the value on all {n_units} {unit}, "
-        f"in percent, over {RUNS} subsets of {unit} without replacement; ECE and e-ECE on the same "
-        "subsets.",
-        f"A subset of nearly all {unit} cannot differ much from them: its spread says little.",
-    )
+    notes = [note.format(all=n_units, unit=unit, runs=RUNS) for note in _SUBSETS]
     if not rows:
-        notes = (f"{n_units} {unit} are too few for subsets of {SIZES[0]}.",)
+        notes = [f"{n_units} {unit} are too few for subsets of {SIZES[0]}."]
     columns = ("n", *(f"{name} {part}" for name in by_metric for part in ("E", "σ", "Δ")))
-    return Table(f"Stability, subsets of {unit}", columns, (*rows, last), notes)
+    return Table(f"Stability, subsets of {unit}", columns, (*rows, last), tuple(notes))
 
 
 def _picture(by_metric: dict[str, list[SubsetSpread]], full: dict[str, float], unit: str) -> Lines:
