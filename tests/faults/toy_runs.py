@@ -34,6 +34,8 @@ from aleatoric.types import Draws, Item, TextItem, Texts
 
 SECONDS = 0.002
 """What an item takes: most kills must come while items are worked on."""
+HITS, MORE_KILLS = 3, 60
+"""Kills that must come while items are drawn, and kills beyond those asked for to reach them."""
 WORDS = ("the", "a", "cat", "dog", "sat", "ran", "here", "there")
 
 
@@ -147,7 +149,10 @@ def saved(path: Path) -> dict[str, str]:
 
 
 def kill_many(level: str, folder: Path, kills: int, n_items: int) -> dict[str, Any]:
-    """Kill a run at random moments, `kills` times; each run must give the uninterrupted result."""
+    """Kill a run at random moments, `kills` times; each run must give the uninterrupted result.
+
+    On a busy machine few kills come while items are drawn: it goes on until `HITS` of them do.
+    """
     started = time.monotonic()
     # Looking for the plugins of other packages takes longer than a whole run here.
     registry._entry_points = cache(registry._entry_points)  # type: ignore[assignment]
@@ -159,7 +164,7 @@ def kill_many(level: str, folder: Path, kills: int, n_items: int) -> dict[str, A
     seconds = time.monotonic() - begun
     rng = stream(0, "kills", level)
     done = {"kills": 0, "runs": 0, "alike": 0, "in the middle": 0, "lost": 0}
-    while done["kills"] < kills:
+    while _must_go_on(done, kills):
         name = f"run-{done['runs']}"
         _kill_repeatedly(level, folder / name, n_items, kills, seconds, rng, done)
         with Store.open(folder / name) as store:
@@ -177,7 +182,7 @@ def _kill_repeatedly(
 ) -> None:
     """Kill one run repeatedly; saved items must never be lost or changed."""
     before: dict[str, str] = {}
-    while done["kills"] < kills:
+    while _must_go_on(done, kills):
         go_on = _resumed if rng.random() < 0.5 else run
         wait = float(rng.uniform(0, 0.6 * seconds))
         if _in_child(partial(go_on, level, path.parent, path.name, n_items), wait):
@@ -188,6 +193,11 @@ def _kill_repeatedly(
         done["in the middle"] += len(before) < len(after)
         before = after
     _in_child(lambda: run(level, path.parent, path.name, n_items), None)
+
+
+def _must_go_on(done: Mapping[str, int], kills: int) -> bool:
+    has_hits = done["in the middle"] >= HITS or done["kills"] >= kills + MORE_KILLS
+    return done["kills"] < kills or not has_hits
 
 
 def _resumed(level: str, folder: Path, name: str, n_items: int) -> Store:
