@@ -1,8 +1,9 @@
 """The normalized compression distance of two texts (Cilibrasi and Vitanyi 2005).
 
-NCD(a, b) = (C(ab) - min(C(a), C(b))) / max(C(a), C(b)), with C the bytes of a compressed text above
-those of an empty one. Compressors need a few bytes even to repeat a text and depend on its place:
-equal texts have distance 0, C(ab) is the mean over both orders, and values are cut at 0 and 1.
+NCD(a, b) = (C(ab) - min(C(a), C(b))) / max(C(a), C(b)), with C the bytes of a compressed text minus
+those of an empty one (deflate: 2, LZMA2: 1). Compressors need a few bytes even to repeat a text and
+depend on its place: equal texts have distance 0, C(ab) is the mean over both orders, and values are
+cut at 0 and 1.
 """
 
 from __future__ import annotations
@@ -58,6 +59,6 @@ def open_compression(argument: str, tools: Tools) -> Custom:
     if name not in COMPRESSORS:
         near = did_you_mean(name, COMPRESSORS)
         raise UsageError(f"there is no compressor {name!r}{near}; use {', '.join(COMPRESSORS)}.")
-    compress, facts = COMPRESSORS[name], {"compressor": name}
+    compress, facts = COMPRESSORS[name], {"compressor": name, "sizes": "minus-empty"}
     label = f"compression-{argument}" if argument else "compression"
     return Custom(label, lambda a, b: distances(a, b, compress), facts, (0.0, 1.0))
