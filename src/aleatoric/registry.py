@@ -187,7 +187,7 @@ def called(function: Callable[[str], object], place: str, what: str, text: str) 
         raise UsageError(f"the {what} {place} is no function; name one that takes a text.")
     try:
         return function(text)
-    except Exception as error:
+    except (Exception, SystemExit) as error:
         problem = f"the {what} {place} failed on {quoted(text)} ({error_line(error)})"
         raise UsageError(f"{problem}; correct it.") from error
 

@@ -40,6 +40,8 @@ def wrong(text):
     return 7
 def broken(text):
     raise KeyError(text)
+def ending(text):
+    raise SystemExit(0)
 """
 
 
@@ -144,6 +146,7 @@ def test_unfinished_run_is_resumed_if_its_rule_is_named(
         ("segmenter:none", "there is no function none in segmenter"),
         ("segmenter:wrong", "the word rule segmenter:wrong returned int"),
         ("segmenter:broken", "the word rule segmenter:broken failed on"),
+        ("segmenter:ending", "(SystemExit: 0); correct it"),
         (":", "names no function"),
     ],
 )

@@ -141,6 +141,10 @@ def main() -> None:
         sys.exit(130)
 
 
+class _Ended(BaseException):
+    """SIGTERM; unlike SystemExit, it is no error of a user's function."""
+
+
 @contextmanager
 def _ended_by_sigterm() -> Iterator[None]:
     """Let SIGTERM end a command like an error: half-written files are removed."""
@@ -148,12 +152,14 @@ def _ended_by_sigterm() -> Iterator[None]:
         yield
         return
 
-    def end(number: int, _: object) -> NoReturn:
-        raise SystemExit(128 + number)
+    def end(*_: object) -> NoReturn:
+        raise _Ended
 
     before = signal.signal(signal.SIGTERM, end)
     try:
         yield
+    except _Ended:
+        sys.exit(128 + signal.SIGTERM)
     finally:
         signal.signal(signal.SIGTERM, before)
 

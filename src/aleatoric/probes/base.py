@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from array import array
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import islice
@@ -165,8 +166,8 @@ class Custom:
 
     def _distances(self, left: list[str], right: list[str]) -> Floats:
         try:  # user code may raise anything or return a non-number
-            values = np.asarray(self.function(left, right), dtype=np.float64)
-        except Exception as error:
+            values = numbers(self.function(left, right))
+        except (Exception, SystemExit) as error:
             problem = f"the probe {self.name} failed on a pair ({error_line(error)})"
             fix = "give a function of two texts that returns a number"
             raise UsageError(f"{problem}; {fix}.") from error
@@ -180,6 +181,13 @@ class Custom:
             fix = "return NaN for an undefined pair, or state other bounds"
             raise UsageError(f"the probe {self.name} {problem}; {fix}.")
         return values
+
+
+def numbers(values: Any) -> Floats:
+    """Return numbers as an array; raises for None and text, which NumPy would convert."""
+    found = np.asarray(values)
+    is_real = found.dtype.kind in "biuf"
+    return np.asarray(found if is_real else array("d", found.tolist()), dtype=np.float64)
 
 
 def probe_from(name: str, candidate: Any) -> Probe:

@@ -14,7 +14,7 @@ from typing import Protocol, TypeGuard
 import numpy as np
 
 from aleatoric.errors import UsageError, quoted
-from aleatoric.probes.base import ANY, Block, NegativeType, Probe
+from aleatoric.probes.base import ANY, Block, NegativeType, Probe, numbers
 from aleatoric.probes.encoders import encode_once
 from aleatoric.probes.tools import TextReader, Tools
 from aleatoric.registry import called, function_at
@@ -111,7 +111,7 @@ def open_score(argument: str, tools: Tools) -> Difference:
     def score(text: str) -> float:
         value = called(function, place, "score", text)
         try:
-            number = float(value)  # type: ignore[arg-type]
+            number = float(numbers([value])[0])
         except (TypeError, ValueError):
             number = math.inf
         if math.isinf(number):

@@ -173,6 +173,7 @@ def test_compression_matches_its_definition() -> None:
     (probe,) = open_probes(["compression"])
     (matrix,) = probe.matrices([Block((a.decode(), b.decode()), (2,))])
     assert matrix[0, 1] == pytest.approx(expected)
+    assert probe.facts["sizes"] == "minus-empty"
     with pytest.raises(UsageError, match="did you mean lzma"):
         open_probes(["compression-lzm"])
 
@@ -324,7 +325,8 @@ def test_perplexity_and_log_probability_are_means_over_tokens() -> None:
 def test_score_of_a_user(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     (tmp_path / "quality_here.py").write_text(
         "def good(text): return text.count('a') - 1 if text else float('nan')\n"
-        "def bad(text): return 'high'\n"
+        "def bad(text): return {'aa': 'high', 'b': '3'}.get(text)\n"
+        "def exits(text): raise SystemExit(0)\n"
     )
     monkeypatch.chdir(tmp_path)
     (probe,) = open_probes(["score:quality_here:good"])
@@ -332,7 +334,11 @@ def test_score_of_a_user(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Non
     (matrix,) = probe.matrices([Block(("aa", "b", ""), (3,))])
     np.testing.assert_array_equal(matrix, [[0, 2, math.nan], [2, 0, math.nan], [math.nan] * 3])
     (probe,) = open_probes(["score:quality_here:bad"])
-    with pytest.raises(UsageError, match="returned 'high' for 'aa'; return a number"):
+    for text, value in (("aa", "'high'"), ("b", "'3'"), ("c", "None")):
+        with pytest.raises(UsageError, match=f"returned {value} for '{text}'; return a number"):
+            probe.matrices([Block((text,), (1,))])
+    (probe,) = open_probes(["score:quality_here:exits"])
+    with pytest.raises(UsageError, match=r"failed on 'aa' \(SystemExit: 0\)"):
         probe.matrices([Block(("aa",), (1,))])
 
 
