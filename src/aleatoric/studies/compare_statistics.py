@@ -352,7 +352,8 @@ def order_of(metric: str, family: Sequence[Comparison]) -> tuple[str, ...]:
 def letters_of(order: Sequence[str], family: Sequence[Comparison], alpha: float) -> dict[str, str]:
     """Return a compact letter display from Holm's p-values; the best system has an a.
 
-    Empty if the metric has no direction, or if a pair has no test that could be significant.
+    Empty if the metric has no direction, or if a pair has no test that could be significant, and
+    its values are not equal on every item.
     """
     if not order or not all(c.is_decided(alpha) for c in family):
         return {}
