@@ -15,7 +15,7 @@ import stat
 import zlib
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager, suppress
-from pathlib import Path
+from pathlib import Path, PurePath
 from typing import Any, BinaryIO, NoReturn
 
 from aleatoric.errors import DataError, UsageError, did_you_mean, quoted
@@ -28,6 +28,7 @@ MAX_GZIP_RATIO = 200
 MIN_GZIP_LIMIT = 4 * 2**20
 """Unpacked data up to this size are accepted at any ratio."""
 _PIECE = 1 << 16
+_ENDINGS = re.compile(r"(\.(jsonl|ndjson|json|csv|tsv|parquet|gz))+$", re.IGNORECASE)
 UTF_16 = ("utf-16", "utf-16-le", "utf-16-be")
 _UTF_16_MARKS = (codecs.BOM_UTF16_LE, codecs.BOM_UTF16_BE)
 
@@ -166,6 +167,15 @@ def is_table(path: Path) -> bool:
 def is_json_lines(path: Path) -> bool:
     """Whether a file's name says JSON lines, gzip or not."""
     return path.name.lower().removesuffix(".gz").endswith((".jsonl", ".json", ".ndjson"))
+
+
+def stem(path: PurePath) -> str:
+    """Return a file's name without its known endings.
+
+    >>> stem(PurePath("turk.wrong.jsonl.gz"))
+    'turk.wrong'
+    """
+    return _ENDINGS.sub("", path.name) or path.name
 
 
 def required(row: Mapping[str, Any], key: str, place: Place) -> Any:

@@ -130,7 +130,7 @@ class Level(ABC):
             monitor.stopping.check()
             facts = {"model": f"{spec}@{model.version}", "decoder": decoder, **about}
             several = len(decoders) > 1
-            label = session.label_of(model.label, spec, job.models)
+            label = session.label_of(model.label, spec, job.models, self.controls)
             name = session.system_name(store, label, facts, several, self.controls)
             if not store.meta(f"done {name}"):
                 store.add_system(name, facts)
@@ -397,6 +397,10 @@ def run_study(
     return level_of(store).study(store, name, one_system(store, system), track)
 
 
+NAMED = "--system (in Python, system=...)"
+"""How one of several systems is named."""
+
+
 def one_system(store: Store, system: str | None = None) -> str:
     """Return the model of this name, by default the only one; anything else is an error."""
     level = level_of(store)
@@ -405,7 +409,7 @@ def one_system(store: Store, system: str | None = None) -> str:
     if not models:
         raise UsageError(f"{path}: has no model to study; give --model to aleatoric {level.name}.")
     if system is None and len(models) > 1:
-        raise UsageError(f"{path}: name one system with --system: {listed}.")
+        raise UsageError(f"{path}: name one system with {NAMED}: {listed}.")
     system = system or models[0]
     if system not in models:
         raise UsageError(f"{path}: has no model {system!r} to study; its models: {listed}.")

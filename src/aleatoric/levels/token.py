@@ -211,7 +211,8 @@ def _update(
 
 
 def _add_system(store: Store, spec: str, model: ForcedModel) -> str:
-    name = model.label if model.label not in store.systems() else spec
+    label = session.label_of(model.label, spec, store.manifest["models"], ())
+    name = label if label not in store.systems() else spec
     facts: dict[str, Any] = {"spec": spec, "model": f"{spec}@{model.version}", "reads": model.reads}
     facts |= {"vocabulary": model.vocabulary_size, "conventions": dict(model.conventions)}
     if isinstance(model, RecordedForced) and model.tops:

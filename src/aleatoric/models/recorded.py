@@ -37,8 +37,8 @@ class RecordedModel(WithoutNotes):
 
     @property
     def label(self) -> str:
-        """The file's name without its suffixes."""
-        return self.path.name.partition(".")[0]
+        """The file's name without its endings."""
+        return files.stem(self.path)
 
     def draws(self, items: Iterable[Item], ask: Ask) -> Iterator[Draws]:
         """Yield every row of the file in order; the run joins them to items."""
@@ -128,8 +128,8 @@ class RecordedTexts:
 
     @property
     def label(self) -> str:
-        """The system's name, or the file's without its suffixes."""
-        return self.system or self.path.name.partition(".")[0]
+        """The system's name, or the file's without its endings."""
+        return self.system or files.stem(self.path)
 
     def notes(self) -> Sequence[str]:
         """Unequal numbers of texts, missing texts, rows and inputs that do not match."""

@@ -58,8 +58,8 @@ class RecordedForced:
 
     @property
     def label(self) -> str:
-        """The file's name without its suffixes."""
-        return self.path.name.partition(".")[0]
+        """The file's name without its endings."""
+        return files.stem(self.path)
 
     @property
     def conventions(self) -> Mapping[str, str]:

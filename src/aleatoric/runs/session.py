@@ -16,6 +16,7 @@ from pathlib import PurePath
 from types import FrameType
 from typing import TYPE_CHECKING, Any, TypeVar
 
+from aleatoric.data.files import stem
 from aleatoric.errors import AleatoricError, UsageError
 from aleatoric.models.base import WordModel, whole_passages
 from aleatoric.runs.disk import before_any_work, command, reporting_faults
@@ -174,13 +175,32 @@ PLAIN = ("ancestral", "as recorded", "none")
 """Decoders that change nothing: any other decoder is part of a system's name."""
 
 
-def label_of(label: str, spec: str, specs: Iterable[str]) -> str:
-    """Return the label of a model; recordings with the same file name also have their folders."""
-    recorded = [other.partition("?")[0] for other in specs if other.startswith("recorded:")]
-    same = {name for name in recorded if PurePath(name[9:]).name.partition(".")[0] == label}
-    path = spec.partition("?")[0]
-    folder = PurePath(path[9:]).parent.name if path in same and len(same) > 1 else ""
-    return f"{folder}/{label}" if folder else label
+def label_of(label: str, spec: str, specs: Iterable[str], controls: Iterable[str]) -> str:
+    """Return the label of a model; recordings with equal names have more of their paths."""
+    own = _forms(spec)
+    if not spec.startswith("recorded:") or label != own[0]:
+        return label
+    others = [*map(_forms, {*specs} - {spec}), *([name] * len(own) for name in controls)]
+    return next(
+        (form for form, *taken in zip(own, *others, strict=True) if form not in taken), label
+    )
+
+
+def _forms(spec: str) -> list[str]:
+    """Return the labels that a model may have, from short to long.
+
+    >>> _forms("recorded:runs/a/gpt2.v1.jsonl.gz")
+    ['gpt2.v1', 'a/gpt2.v1', 'gpt2.v1.jsonl.gz', 'runs/a/gpt2.v1.jsonl.gz']
+    """
+    kind, _, argument = spec.partition(":")
+    if kind != "recorded":
+        return [PurePath(argument or kind).name.partition("@")[0]] * 4
+    file, _, system = argument.partition("?system=")
+    path, name = PurePath(file), stem(PurePath(file))
+    in_folder = f"{path.parent.name}/{name}" if path.parent.name else name
+    if system:
+        return [system, f"{name}/{system}", f"{in_folder}/{system}", argument]
+    return [name, in_folder, path.name, argument]
 
 
 def system_name(

@@ -13,12 +13,14 @@ from typing import Any
 import pytest
 
 from aleatoric import cli
+from aleatoric.data.files import stem
 from aleatoric.errors import DataError
 from aleatoric.levels import word
 from aleatoric.levels.base import notes, run_job
 from aleatoric.models import recorded
 from aleatoric.models.base import Ask
 from aleatoric.runs.run import Store
+from aleatoric.runs.session import label_of
 from aleatoric.types import Draws
 
 ASK = Ask("as recorded", 1000, 0)
@@ -108,9 +110,33 @@ def test_recording_is_named_after_file_and_identified_by_hash(tmp_path: Path) ->
     packed = tmp_path / "gpt2.jsonl.gz"
     packed.write_bytes(gzip.compress(path.read_bytes()))
     one, other = recorded.load(str(path)), recorded.load(str(packed))
-    assert (one.label, other.label, one.estimator) == ("gpt2", "gpt2", "recorded")
+    assert (one.label, other.label, one.estimator) == ("gpt2.v1", "gpt2", "recorded")
     assert one.version != other.version
     assert list(one.draws((), ASK)) == list(other.draws((), ASK))
+
+
+@pytest.mark.parametrize(
+    ("names", "labels"),
+    [
+        ("turk.wrong.jsonl turk.perfect.jsonl turk.jsonl", "turk.wrong turk.perfect turk"),
+        ("a/gpt2.jsonl b/gpt2.jsonl.gz", "a/gpt2 b/gpt2"),
+        ("a/gpt2.jsonl a/gpt2.json", "gpt2.jsonl gpt2.json"),
+        ("a/x/gpt2.jsonl b/x/gpt2.jsonl", "a/x/gpt2.jsonl b/x/gpt2.jsonl"),
+        ("a.jsonl?system=s b.jsonl?system=s b.jsonl?system=t", "a/s b/s t"),
+        ("a/human.jsonl a/toy.jsonl", "a/human a/toy"),
+    ],
+)
+def test_label_of_recording_does_not_depend_on_order(names: str, labels: str) -> None:
+    specs = [f"recorded:{name}" for name in names.split()]
+    for order in ([*specs, "toy"], ["toy", *reversed(specs)]):
+        found = [label_of(_short(spec), spec, order, ("human",)) for spec in specs]
+        assert found == labels.split()
+    assert label_of("toy", "toy", specs, ("human",)) == "toy"
+
+
+def _short(spec: str) -> str:
+    path, _, system = spec.removeprefix("recorded:").partition("?system=")
+    return system or stem(Path(path))
 
 
 def test_unmatched_rows_and_items_are_counted(tmp_path: Path) -> None:

@@ -215,6 +215,17 @@ def test_documents_without_rows_are_refused(tmp_path: Path) -> None:
         model.strips([Document("d1", "x")])
 
 
+def test_recordings_with_equal_names_are_named_alike_in_any_order(
+    folder: Path, recorded: list[dict[str, Any]], tmp_path: Path
+) -> None:
+    for name in ("a", "b"):
+        (tmp_path / name).mkdir()
+    specs = [written(recorded, tmp_path / name / "rows.v1.jsonl") for name in ("a", "b")]
+    for order in (specs, specs[::-1]):
+        systems = al.token(folder / "docs.jsonl", order).systems
+        assert sorted(systems) == ["a/rows.v1", "b/rows.v1"]
+
+
 def test_rows_that_are_not_used_and_gaps_are_noted(
     folder: Path, recorded: list[dict[str, Any]], tmp_path: Path
 ) -> None:
