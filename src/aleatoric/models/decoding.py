@@ -58,11 +58,11 @@ class Decoder:
                 raise UsageError(f"decoder: {rule}.")
 
     @classmethod
-    def parse(cls, text: str) -> Decoder:
-        """Parse a decoder such as `temperature=0.5,top_p=0.9`."""
+    def parse(cls, text: str, others: str = "") -> Decoder:
+        """Parse a decoder such as `temperature=0.5,top_p=0.9`; an error also lists `others`."""
         values: dict[str, float | int | bool] = {}
         for part in text.split(","):
-            name, value = _parse_part(part.strip())
+            name, value = _parse_part(part.strip(), others)
             if name in values:
                 raise UsageError(f"decoder {text!r} names {name} twice.")
             values[name] = value
@@ -160,7 +160,7 @@ class TextDecoder:
         """Parse a decoder of tokens, `beam=N` or `mbr=N`."""
         name, _, value = (part.strip() for part in text.partition("="))
         if name not in WHOLE:
-            return cls(Decoder.parse(text))
+            return cls(Decoder.parse(text, "; or, alone, beam=4 or mbr=20"))
         is_number = value.isdecimal() and len(value) < 5
         if not is_number or not 2 <= int(value) <= _MOST:
             problem = f"{name} stands alone, with a whole number from 2 to {_MOST}"
@@ -331,7 +331,7 @@ def _unsure_around(
     return (values >= low - slack) & (values <= high + slack) & values.isfinite()
 
 
-def _parse_part(part: str) -> tuple[str, float | int | bool]:
+def _parse_part(part: str, others: str) -> tuple[str, float | int | bool]:
     name, equals, value = part.partition("=")
     name = name.strip()
     if name in ("ancestral", "greedy") and not equals:
@@ -344,7 +344,7 @@ def _parse_part(part: str) -> tuple[str, float | int | bool]:
         raise UsageError(f"decoder {part!r} chooses among whole texts; {fix}.")
     forms = "ancestral, greedy, temperature=0.5, top_k=40, top_p=0.9, min_p=0.05, typical=0.2"
     forms += ", epsilon=0.0003, eta=0.0003"
-    raise UsageError(f"unknown decoder {part!r}; use {forms}, or several by commas.")
+    raise UsageError(f"unknown decoder {part!r}; use {forms}, or several by commas{others}.")
 
 
 _GOLDEN = -7046029254386353131  # 0x9E3779B97F4A7C15 as a signed number

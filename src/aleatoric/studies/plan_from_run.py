@@ -27,7 +27,7 @@ from aleatoric.inference.planning import (
     between_and_within,
     group_columns,
 )
-from aleatoric.levels.base import level_of
+from aleatoric.levels.base import NAMED, level_of
 from aleatoric.levels.text import Text
 from aleatoric.levels.text_scoring import CHUNK, Scorer
 from aleatoric.levels.text_variability import Group, score_blocks
@@ -322,7 +322,7 @@ def _chosen(store: Store, system: str | None, against: str | None, differs: bool
         fix = f"give one to aleatoric {level_of(store).name}{of_people}, or --assume"
         raise UsageError(f"{store.path}: has no model to plan for; {fix}.")
     if system is None and len(models) > 1 and not (differs and len(models) == 2):
-        raise UsageError(f"{store.path}: name one system with --system: {', '.join(models)}.")
+        raise UsageError(f"{store.path}: name one system with {NAMED}: {', '.join(models)}.")
     first = system or models[0]
     if against is None and differs and len(models) == 2:
         against = next(name for name in models if name != first)

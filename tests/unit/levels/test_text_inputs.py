@@ -141,5 +141,6 @@ def test_items_and_export_have_labels(tmp_path: Path, people: Written, model: Wr
         assert chosen == ["1", "3", "5", "7"]
         pytest.importorskip("pandas")
         assert run.items().query(expression)["item"].tolist() == chosen
+        assert run.items_where(expression, system="bot") == chosen
         with pytest.raises(UsageError, match="known are"):
             run.items_where("mean_X < 1")

@@ -202,7 +202,7 @@ BAD: list[tuple[tuple[str, ...], str]] = [
     (("--metric", "energy/semantic", "--system", "one"), "a slash and one of lexical-1"),
     (("--samples", "exact", "--system", "one"), "--samples exact: texts are always drawn; give"),
     (("--metric", "mean_H/lexical-1", "--system", "one"), "is of people alone; leave out --system"),
-    ((), "name one system with --system: one, two"),
+    ((), "name one system with --system (in Python, system=...): one, two"),
     (("--system", "three"), "has no model 'three'; its models: one, two"),
 ]
 
