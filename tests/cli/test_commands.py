@@ -15,9 +15,10 @@ from typing import Any
 import pyarrow.parquet as parquet
 import pytest
 
-from aleatoric.cli import lazy_commands
+from aleatoric.cli import _ended_by_sigterm, lazy_commands
 from aleatoric.levels.base import run_job
 from aleatoric.levels.word import WordJob
+from aleatoric.registry import called
 from aleatoric.runs.run import Store
 from aleatoric.runs.tables import COMPLETE
 
@@ -354,3 +355,13 @@ def test_run_interrupted_before_first_answer_is_reported(
     ran = cli("score", tmp_path / "run")
     for model in models:
         assert f"{model}: is not finished; continue it with" in ran.err
+
+
+def test_sigterm_in_a_function_of_the_user_ends_the_command() -> None:
+    former = signal.signal(signal.SIGTERM, signal.SIG_IGN)
+    try:
+        with pytest.raises(SystemExit) as ended, _ended_by_sigterm():
+            called(lambda text: os.kill(os.getpid(), signal.SIGTERM), "mine:score", "score", "a")
+    finally:
+        signal.signal(signal.SIGTERM, former)
+    assert ended.value.code == 143
