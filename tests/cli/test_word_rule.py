@@ -93,6 +93,19 @@ def test_paper_protocol_does_not_change_answers(cli: Callable, messy: tuple[obje
     assert not any("word rule" in note for note in json.loads(ran.out)["notes"])
 
 
+def test_answers_kept_whole_that_texts_cannot_match_are_noted(
+    cli: Callable, messy: tuple[object, ...], tmp_path: Path
+) -> None:
+    samples = write_rows(tmp_path / "samples.jsonl", SAMPLES[:2])
+    folded = ("--model", f"recorded:{samples}", "--choose", "answers=folded")
+    notes = json.loads(cli(*messy, *folded).out)["notes"]
+    assert [note for note in notes if "cut to their first word" in note] == [
+        "warning: model: its texts are cut to their first word and cannot match 3 of 10 answers of "
+        "people, which are kept whole, such as 'New York'; record its answers as samples, or use "
+        "--choose answers=rule"
+    ]
+
+
 def test_scripts_without_spaces_are_rejected_or_segmented(
     cli: Callable, chinese: tuple[object, ...]
 ) -> None:

@@ -23,7 +23,13 @@ from aleatoric.levels.base import results as results
 from aleatoric.levels.word_scoring import CONTROLS, Answered, Settings, pair_of
 from aleatoric.models.base import CONTEXT, Ask, Prompting, WordModel
 from aleatoric.nextword.adaptive import parse_until, until_note
-from aleatoric.nextword.answers import AnswerChanges, Reading, ReadItems, read_draws
+from aleatoric.nextword.answers import (
+    AnswerChanges,
+    Reading,
+    ReadItems,
+    read_draws,
+    whole_answers_note,
+)
 from aleatoric.nextword.rules import (
     OTHER_TOKENS,
     PAPER_TOKENS,
@@ -305,7 +311,16 @@ def _draw(store: Store, name: str, model: WordModel, ask: Ask, monitor: Monitor)
             session.add_notes(store, [f"{name}: {changes.note('words')}"])
         if model.estimator == "recorded":
             session.add_notes(store, _partial_notes(name, masses))
+        if changes.texts or model.estimator != "recorded":
+            session.add_notes(store, _whole_notes(store, name, ask.choices))
         store.set_meta(f"done {name}", True)
+
+
+def _whole_notes(store: Store, name: str, choices: Choices) -> Iterator[str]:
+    """Warn about answers that are kept whole, which texts cut to a word cannot match."""
+    if choices.answers == "folded":
+        answered = (item for item, _ in store.walk_system(name))
+        yield from whole_answers_note(name, answered, choices)
 
 
 def _join_notes(store: Store, name: str, joined: Joined, choices: Choices) -> Iterator[str]:

@@ -148,11 +148,13 @@ class AnswerChanges:
     >>> changes.note("answers")
     "the word rule changed 3 of 4 answers (1 without punctuation; 1 shortened to the first word, \
 such as 'New York' to 'New'; 1 left out because they hold no word); --choose answers=folded keeps \
-them"
+them, but texts of models are still cut to their first word"
     """
 
     def __init__(self) -> None:
         self.total = self.trimmed = self.shortened = self.wordless = 0
+        self.texts = 0
+        """How many raw texts were read, which are cut to their first words."""
         self._examples: dict[str, str] = {}
         self._joined: dict[str, list[str]] = {}
         """Word -> some of the different answers that were shortened to it."""
@@ -182,6 +184,11 @@ them"
                 joined.append(before)
 
     @property
+    def example(self) -> str:
+        """The first answer that was shortened, in quotes."""
+        return quoted(next(iter(self._examples)), 30)
+
+    @property
     def changed(self) -> int:
         """How many words changed by more than case and white space."""
         return self.trimmed + self.shortened + self.wordless
@@ -197,7 +204,8 @@ them"
         changes = "; ".join(f"{count:,} {part}" for part, count in parts.items() if count)
         return (
             f"the word rule changed {self.changed:,} of {self.total:,} {what} ({changes}); "
-            f"--choose answers=folded keeps them{self._joined_note()}"
+            "--choose answers=folded keeps them, but texts of models are still cut to their first "
+            f"word{self._joined_note()}"
         )
 
     def _joined_note(self) -> str:
@@ -206,6 +214,21 @@ them"
         joined.sort(key=lambda pair: not _NUMBER.match(pair[0][0]))  # the most surprising first
         cases = ", ".join(_became(*pair) for pair in joined[:_EXAMPLES])
         return f"; different answers became one word, such as {cases}" if joined else ""
+
+
+def whole_answers_note(name: str, items: Iterable[Item], choices: Choices) -> Iterator[str]:
+    """Warn about people's answers that are kept whole where a system's texts are cut."""
+    rule, changes = Reading.of(replace(choices, answers="rule")).answer, AnswerChanges()
+    for item in items:
+        for answer in item.responses:
+            changes.read(answer, 1, rule)
+    if changes.shortened:
+        yield (
+            f"warning: {name}: its texts are cut to their first word and cannot match "
+            f"{changes.shortened:,} of {changes.total:,} answers of people, which are kept whole, "
+            f"such as {changes.example}; record its answers as samples, or use --choose "
+            "answers=rule"
+        )
 
 
 def _became(answers: Iterable[str], word: str) -> str:
@@ -291,6 +314,7 @@ def read_draws(draws: Iterable[Draws], reading: Reading, changes: AnswerChanges)
     Raw texts are cut when they are scored, except for a user-defined rule, which runs only here.
     """
     for row in draws:
+        changes.texts += len(row.texts)
         if row.counts:
             counts = row.counts.items()
             words = ((changes.read(word, n, reading.answer), n) for word, n in counts)
