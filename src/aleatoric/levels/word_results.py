@@ -163,8 +163,9 @@ def _loss_notes(store: Store, models: Sequence[str]) -> Iterator[str]:
     if wide:
         yield (
             f"the bounds of log loss are far apart on average ({', '.join(wide)}): up to "
-            f"{WIDEST_LOSS:g} nat tables show them as a range, and --json has their middle; a "
-            "smaller --tolerance narrows them"
+            f"{WIDEST_LOSS:g} nat tables show them as a range, and --json has their middle; beyond "
+            "that --json has log_loss_low and log_loss_high alone; a smaller --tolerance narrows "
+            "them"
         )
 
 

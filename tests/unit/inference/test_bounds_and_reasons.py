@@ -6,7 +6,7 @@ import json
 import re
 from collections.abc import Callable
 from pathlib import Path
-from typing import Any
+from typing import Any, cast
 
 import numpy as np
 import pytest
@@ -23,6 +23,7 @@ from aleatoric.inference.estimate import (
     with_cut_note,
 )
 from aleatoric.inference.noise import ONE_ANSWER
+from aleatoric.levels import word_results
 from aleatoric.metrics.reduction import Mean
 from aleatoric.reporting.tables import with_interval
 from aleatoric.result_types import Table
@@ -203,3 +204,11 @@ def test_interval_of_two_groups_uses_one_degree_of_freedom() -> None:
 def test_empty_estimate_has_zero_counts() -> None:
     empty = estimate(GroupSums(), Mean("tvd"), 0)
     assert (empty.value, empty.n_items, empty.n_groups, empty.n_undefined) == (None, 0, 0, 0)
+
+
+def test_note_on_wide_log_loss_says_where_its_value_is(monkeypatch: pytest.MonkeyPatch) -> None:
+    columns = {"log_loss_low": np.array([1.0]), "log_loss_high": np.array([2.34])}
+    monkeypatch.setattr(word_results, "stat_columns", lambda *_: (None, columns))
+    (note,) = word_results._loss_notes(cast(Any, None), ["m"])
+    assert "1.34 nats for m" in note
+    assert "beyond that --json has log_loss_low and log_loss_high alone" in note
