@@ -271,6 +271,8 @@ def _is_number(value: Any) -> bool:
 
 
 def _is_answers(values: list[Any], name: str) -> bool:
+    if not values:
+        raise ArgumentError(f"{name} has no answers; give at least one.")
     answers = any(isinstance(value, str) for value in values)
     for place, value in enumerate(values):
         problem = f"answer {place} of {name} is {quoted(value)}"
@@ -315,7 +317,7 @@ def _from_numbers(named: dict[str, Any], name: str) -> Categorical:
             raise ArgumentError(f"{problem}; use {counts} or probabilities.")
     numbers = {answer: n for answer, n in named.items() if n > 0}
     if not numbers:
-        raise ArgumentError(f"{name} has no answers.")
+        raise ArgumentError(f"{name} has no answers; give at least one.")
     if all(isinstance(number, int | np.integer) for number in numbers.values()):
         return Categorical.from_counts({answer: int(n) for answer, n in numbers.items()})
     total = math.fsum(numbers.values())
