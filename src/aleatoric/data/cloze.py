@@ -21,6 +21,7 @@ from aleatoric.errors import DataError
 from aleatoric.types import Corpus, Item, LazyItems
 
 WORD_NAMES = {n: n for n in ("context", "response", "count", "person", "id", "group", "original")}
+WORD_NAMES |= {"responsecount": "count"}
 """Names that `--columns` and a header may use -> what the column holds."""
 WORD_KEYS = {name: name for name in ("context", "responses", "id", "group", "original")}
 WORD_KEYS |= {"response": "responses"}

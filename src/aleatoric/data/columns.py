@@ -13,6 +13,7 @@ from __future__ import annotations
 import csv
 import itertools
 import re
+import shlex
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from difflib import get_close_matches
@@ -33,6 +34,17 @@ _IMPORT_ID = '{"ImportId"'
 _THOUSANDS = re.compile(r"\d+\.\d{3}")
 _MOST_LISTED = 12
 _QUALTRICS = "--columns context=@header2,response=FIRST:LAST,person=ResponseId"
+_QUESTIONS = (
+    "warning: the contexts are the column names of an export of Qualtrics; if they are to be the "
+    "texts of the questions, in its second header line, use context=@header2"
+)
+_COUNTS = re.compile(
+    r"n|freq|frequency|frequencies|(counts?|numbers?)(of.+)?|n?(responses|answers|people)"
+    r"|(n|resp|response|answer|people)(counts?|freq|frequency)"
+)
+"""Folded names of columns that may hold how many people gave an answer."""
+_SEVERAL = re.compile(r"0*([2-9]|[1-9]\d+)(\.0+)?")
+PlacedRow = tuple[Place, list[str]]
 Names = Mapping[str, str]
 """Names that `--columns` and a header may use -> what the column holds."""
 Chosen = dict[str, list[str]]
@@ -102,23 +114,51 @@ def _of_contexts(table: OpenTable, chosen: Chosen, names: Names, notes: list[str
     first = next(rows, None)
     if first is None:
         return
+    rows = itertools.chain([first], rows)
+    single, answers = _resolved(table, chosen, names, is_qualtrics)
+    known = single.keys() | chosen.keys()
+    if is_wide := len(answers) > 1:
+        single = _without_persons(single, chosen)
+        table.check_names(answers)
+        notes.append(_layout_note(table.header, answers, "participant"))
+    elif "count" in names.values() and not known & {"count", "person"}:
+        rows = _noting_counts(rows, table.header, {*single.values(), *answers}, notes)
+    persons = table.header if is_wide and "person" not in chosen else None
+    for place, row in rows:
+        facts = {content: row[i] for content, i in single.items()}
+        if table.delimiter == ";":
+            _check_thousands(facts.get("count", ""), place)
+        for i in answers:
+            yield place, facts | {"response": row[i]} | ({"person": persons[i]} if persons else {})
+
+
+def _resolved(
+    table: OpenTable, chosen: Chosen, names: Names, is_qualtrics: bool
+) -> tuple[dict[str, int], list[int]]:
+    """Return the columns of single contents and those of answers; both must be there."""
     header = _Header(table.header, (table.path, table.line))
     single, answers = header.resolve(chosen, names)
     for content, is_there in (("context", "context" in single), ("response", bool(answers))):
         if not is_there:
             name = next(name for name, held in names.items() if held == content)
             raise header.missing(name, is_qualtrics)
-    if is_wide := len(answers) > 1:
-        single = _without_persons(single, chosen)
-        table.check_names(answers)
-        notes.append(_layout_note(table.header, answers, "participant"))
-    persons = table.header if is_wide and "person" not in chosen else None
-    for place, row in itertools.chain([first], rows):
-        facts = {content: row[i] for content, i in single.items()}
-        if table.delimiter == ";":
-            _check_thousands(facts.get("count", ""), place)
-        for i in answers:
-            yield place, facts | {"response": row[i]} | ({"person": persons[i]} if persons else {})
+    return single, answers
+
+
+def _noting_counts(
+    rows: Iterable[PlacedRow], header: Sequence[str], used: set[int], notes: list[str]
+) -> Iterator[PlacedRow]:
+    """Yield rows that are answers; warn if a column that is not used seems to hold counts."""
+    named = [i for i, name in enumerate(header) if _COUNTS.fullmatch(_folded(name))]
+    suspects = [i for i in named if i not in used]
+    for place, row in rows:
+        if column := next((header[i] for i in suspects if _SEVERAL.fullmatch(row[i].strip())), ""):
+            notes.append(
+                f"warning: each row counts as one answer, and the column {quoted(column, 40)} is "
+                f"not used; if it holds counts, add --columns {shlex.quote(f'count={column}')}"
+            )
+            suspects = []
+        yield place, row
 
 
 def _check_thousands(count: str, place: Place) -> None:
@@ -141,7 +181,7 @@ def _of_participants(table: OpenTable, chosen: Chosen, notes: list[str]) -> Rows
     contexts = table.header
     if chosen["context"][0].casefold() == _HEADER_LINES[1]:
         _, contexts = next(table.rows, (None, []))
-    _, rows = _without_further_headers(table)
+    is_qualtrics, rows = _without_further_headers(table)
     _check_participant_columns(chosen)
     header = _Header(table.header, (table.path, table.line))
     person = header.find(chosen["person"][0]) if any(chosen.get("person", ())) else None
@@ -150,6 +190,8 @@ def _of_participants(table: OpenTable, chosen: Chosen, notes: list[str]) -> Rows
         raise header.missing("response", False)
     table.check_names(answers)
     notes.append(_layout_note(table.header, answers, "context"))
+    if is_qualtrics and contexts is table.header:
+        notes.append(_QUESTIONS)
     for place, row in rows:
         facts = {} if "person" in chosen and person is None else {"person": str(place[1])}
         facts |= {} if person is None else {"person": row[person]}
@@ -158,7 +200,7 @@ def _of_participants(table: OpenTable, chosen: Chosen, notes: list[str]) -> Rows
             yield place, facts | answer
 
 
-def _without_further_headers(table: OpenTable) -> tuple[bool, Iterator[tuple[Place, list[str]]]]:
+def _without_further_headers(table: OpenTable) -> tuple[bool, Iterator[PlacedRow]]:
     """Whether a table is an export of Qualtrics, and its rows without the further header lines."""
     first = list(itertools.islice(table.rows, 2))
     for number, (_, row) in enumerate(first, start=1):
@@ -282,7 +324,7 @@ class OpenTable:
     line: int
     """The number of the header's last line."""
     header: list[str]
-    rows: Iterator[tuple[Place, list[str]]]
+    rows: Iterator[PlacedRow]
     delimiter: str
 
     def check_names(self, columns: Iterable[int] | None = None) -> None:
@@ -341,9 +383,7 @@ def _line_with_text(lines: _NumberedLines) -> str:
     return line
 
 
-def _rows(
-    rows: Iterator[list[str]], lines: _NumberedLines, width: int
-) -> Iterator[tuple[Place, list[str]]]:
+def _rows(rows: Iterator[list[str]], lines: _NumberedLines, width: int) -> Iterator[PlacedRow]:
     place = (lines.path, lines.number + 1)
     while (row := _next_row(rows, lines)) is not None:
         if any(cell.strip() for cell in row):

@@ -125,7 +125,9 @@ def grouped_items(rows: Rows, missing: frozenset[str], notes: ReadingNotes) -> I
     """Yield the items of rows with one answer each; rows of one id, or one context, are an item."""
     items: dict[str, tuple[Place, dict[str, str | None], AnswerList]] = {}
     for place, row in rows:
-        key, name = row.get("id") or row["context"].strip(), "id" if "id" in row else "context"
+        key, name = (row["id"], "id") if row.get("id") else (row["context"].strip(), "context")
+        if not key:
+            raise DataError.at(*place, "the context is empty", "write it, or leave the row out")
         item_id = files.key_of(key, name, place)
         # All rows of an id must agree on these.
         facts = {"context": row["context"], "group": row.get("group") or None}
@@ -137,16 +139,22 @@ def grouped_items(rows: Rows, missing: frozenset[str], notes: ReadingNotes) -> I
         if not row.get("id") and facts["context"] != first_facts["context"]:
             notes.joined += 1
             facts["context"] = first_facts["context"]
-        for name, value in facts.items():
-            if value != first_facts[name]:
-                problem = f"id {quoted(item_id)} has another {name} than in line {first[1]}"
-                raise DataError.at(*place, problem, "give every context its own id")
+        for fact in (fact for fact, value in facts.items() if value != first_facts[fact]):
+            raise _differing(fact, f"{name} {quoted(item_id)}", place, first)
         _add_answer(answers, row, place)
     for item_id, (_, facts, answers) in items.items():
         words = answers.words(item_id)
         notes.add(answers)
         context, group = facts["context"] or "", facts["group"] or item_id
         yield Item(item_id, group, context, words, facts["original"], answers.persons)
+
+
+def _differing(fact: str, whose: str, place: Place, first: Place) -> DataError:
+    """Return the error for rows of one id or context that do not agree."""
+    fix = "give every context its own id"
+    if fact != "context":
+        fix = f"write the same {fact} in all rows of a context"
+    return DataError.at(*place, f"{whose} has another {fact} than in line {first[1]}", fix)
 
 
 def _add_answer(answers: AnswerList, row: Mapping[str, str], place: Place) -> None:

@@ -36,7 +36,7 @@ _TEXT_KEYS = {
     "summary1": "dialogsum",
 }
 """Key of the first row -> published text corpus."""
-_PROVO_COLUMNS = ("Text_ID", "Word_Number", "Response_Count", "human")
+_PROVO_COLUMNS = ("Text_ID", "Word_Number", "human")
 
 
 def open_corpus(

@@ -70,7 +70,7 @@ def select_items(corpus: Collected[Any], selection: Selection) -> Collected[Any]
     items = LazyItems(read, len(positions))
     # All items were read for the sizes: the notes of the corpus are complete, and about all of it.
     where = "" if len(positions) == sizes.total() else "in the whole file: "
-    notes = (f"{where}{note}" for note in corpus.notes)
+    notes = (re.sub("^(warning: )?", rf"\1{where}", note) for note in corpus.notes)
     return replace(corpus, items=items, notes=(_note(selection, len(positions), sizes), *notes))
 
 

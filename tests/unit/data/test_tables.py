@@ -92,6 +92,27 @@ def test_a_thousands_separator_is_refused(tmp_path: Path, mark: str, count: str)
         read(path)
 
 
+@pytest.mark.parametrize("name", ["n", "N", "freq", "Frequency", "Count_of_people", "resp count"])
+def test_a_column_that_may_hold_counts_is_noted(tmp_path: Path, name: str) -> None:
+    path = table(tmp_path, f"context,response,{name}\na,x,1\na,y,3\na,z,4.0\n")
+    (note,) = read(path).notes
+    assert note.startswith(f"warning: each row counts as one answer, and the column '{name}'")
+    column = f"count={name}"
+    assert note.endswith(f"--columns '{column}'" if " " in name else f"--columns {column}")
+    (item,) = read(path, column).items
+    assert item.responses == ("x", *"yyy", *"zzzz")
+    for columns in ("count=", f"person={name}"):
+        assert not list(read(path, columns).notes)
+    assert not list(read(table(tmp_path, f"context,response,{name}\na,x,1\na,y,1\n")).notes)
+
+
+def test_response_count_alone_is_no_published_corpus(tmp_path: Path) -> None:
+    path = table(tmp_path, "context,Response,Response_Count\na,x,1\na,y,3\n")
+    corpus = read(path)
+    assert [item.responses for item in corpus.items] == [("x", "y", "y", "y")]
+    assert not list(corpus.notes)
+
+
 def test_codes_of_missing_that_match_nothing_are_noted(tmp_path: Path) -> None:
     path = table(tmp_path, "context,response\na,x\na,NA\na,NA\n")
     assert list(read(path, None, "NA,-9,n/a").notes) == [
@@ -187,6 +208,9 @@ def test_one_row_per_participant(tmp_path: Path) -> None:
     assert next(iter(corpus.notes)) == (
         "answers are read from 2 columns ('Q1' to 'Q2'), one per context"
     )
+    of_header = read(path, "context=@header,response=Q1:Q2,person=ResponseId", "-99")
+    assert [item.context for item in of_header.items] == ["Q1", "Q2"]
+    assert list(of_header.notes)[1].endswith("in its second header line, use context=@header2")
     # An older export has no line of ids.
     lines = QUALTRICS.splitlines(keepends=True)
     path = table(tmp_path, "".join([*lines[:3], *lines[4:]]))
