@@ -231,8 +231,8 @@ def compare_sums(
         return Paired(Estimate(None, None, 0, 0, reason=NO_ITEMS), None, None, NO_ITEMS)
     sums, other_sums = first.metrics[metric], second.metrics[metric]
     counted = Estimate(None, None, int(first.tokens[rows].sum()), len(rows))
-    tables = sums.table[rows], other_sums.table[other_rows]
-    return paired_sums(*tables, sums.value, counted, seed, interval)
+    tables, sizes = (sums.table[rows], other_sums.table[other_rows]), first.tokens[rows]
+    return paired_sums(*tables, sums.value, counted, seed, interval, sizes)
 
 
 def compare_values(first: Estimate | None, second: Estimate | None) -> Paired | None:

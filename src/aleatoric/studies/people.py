@@ -87,7 +87,10 @@ def mean_interval(values: Floats, groups: Sequence[str], seed: int) -> Interval 
     """The group-bootstrap interval of a mean of values in [0, 1], cut at these bounds."""
     sums = GroupSums()
     sums.add(list(groups), np.column_stack([values, np.ones(len(values))]))
-    interval = resample(sums.table, lambda total: total[:, 0] / total[:, 1], seed).interval
+    table = sums.table
+    interval = resample(
+        table, lambda total: total[:, 0] / total[:, 1], seed, sizes=table[:, 1]
+    ).interval
     return interval and cut_at(interval, float(np.mean(values)), 0.0, 1.0)
 
 

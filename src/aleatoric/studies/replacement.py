@@ -189,6 +189,8 @@ def _criteria_table(replacement: Replacement) -> Table:
     notes = (
         "not significant: KS test does not reject at 5%; like people: KS no larger than between "
         "two random splits of the people.",
+        "A perfect model does not have 0%: its TVDs also depend on its number of draws. Compare "
+        "systems with equal numbers of draws.",
     )
     columns = ("criterion", "KS at most", "smallest k", "[low, high]")
     return Table("Share to replace until TVDs are distributed like people's", columns, rows, notes)
