@@ -8,6 +8,8 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import islice
 
+import numpy as np
+
 from aleatoric.levels.text_inputs import StudyOptions, TextCase
 from aleatoric.result_types import Study, Table
 
@@ -33,21 +35,15 @@ class LengthSummary:
     @classmethod
     def of(cls, counts: Mapping[int, int]) -> LengthSummary | None:
         """Summarize length -> number of texts; `None` without a text."""
-        n = sum(counts.values())
-        if not n:
+        if not counts:
             return None
-        mean = sum(length * count for length, count in counts.items()) / n
-        variance = sum((length - mean) ** 2 * count for length, count in counts.items()) / n
-        ranks = _at_rank(counts, (n - 1) // 2), _at_rank(counts, n // 2)
-        return cls(n, mean, variance**0.5, sum(ranks) / 2, min(counts), max(counts))
-
-
-def _at_rank(counts: Mapping[int, int], rank: int) -> int:
-    for length in sorted(counts):
-        rank -= counts[length]
-        if rank < 0:
-            return length
-    raise IndexError(rank)
+        lengths, weights = np.array(sorted(counts.items())).T
+        n = int(weights.sum())
+        mean = np.average(lengths, weights=weights)
+        variance = np.average((lengths - mean) ** 2, weights=weights)
+        middle = np.searchsorted(weights.cumsum(), [(n - 1) // 2, n // 2], side="right")
+        median = float(lengths[middle].mean())
+        return cls(n, float(mean), float(variance**0.5), median, min(counts), max(counts))
 
 
 @dataclass(frozen=True)
