@@ -13,8 +13,8 @@ import numpy as np
 
 from aleatoric import registry
 from aleatoric.data.opening import open_corpus
-from aleatoric.data.selection import Selection
-from aleatoric.errors import UsageError
+from aleatoric.data.selection import Selection, options_of
+from aleatoric.errors import UsageError, check_choice
 from aleatoric.inference.persons import PersonSums
 from aleatoric.levels import word_results, word_scoring
 from aleatoric.levels.base import Level, Monitor, Opening
@@ -56,6 +56,7 @@ class WordJob(ClusterJob):
     """The options of `aleatoric word`."""
 
     command = "word"
+    hidden = ("remarks",)
 
     corpus: str = option(help="A corpus name, or a file of people's answers.")
     models: tuple[str, ...] = option(
@@ -117,24 +118,20 @@ class WordJob(ClusterJob):
     )
     embedder: str = option("minilm", "For tvd_sem: minilm, wordllama, vectors:FILE.")
     n_splits: int = option(20, "Random splits of the people.", flag="--splits", low=1, high=10_000)
-    remarks: tuple[str, ...] = option(
-        (), "Notes shown with every result.", hidden=True, fixed=False
-    )
+    remarks: tuple[str, ...] = option((), "Notes shown with every result.", fixed=False)
 
     @property
     def loading(self) -> Loading:
         """Options for loading and asking models."""
-        prompting = Prompting(self.template, self.chat, self.system)
+        prompting = options_of(Prompting, vars(self))
         # As published, no token is put before a text.
         bos = "none" if self.protocol == "paper" and self.bos == "auto" else self.bos
-        loading = replace(super().loading, bos=bos, estimator=self.estimator, prompting=prompting)
-        return replace(loading, runtime=self.runtime)
+        return replace(super().loading, bos=bos, prompting=prompting)
 
     @cached_property
     def choices(self) -> Choices:
         """The decisions of the protocol."""
-        if self.unit not in ("word", "token"):
-            raise UsageError(f"there is no unit {self.unit!r}; use word or token.")
+        check_choice("unit", self.unit, ("word", "token"))
         choices = choose(self.protocol, self.choose, self.word_rule)
         return replace(choices, unit=self.unit)  # type: ignore[arg-type]
 
@@ -149,8 +146,7 @@ def choose(protocol: str, overrides: Iterable[str], word_rule: str | None = None
 
     `word_rule` may be a user's `module:function`; the override `rule=...` must be installed.
     """
-    if protocol not in ("corrected", "paper"):
-        raise UsageError(f"there is no protocol {protocol!r}; use corrected or paper.")
+    check_choice("protocol", protocol, ("corrected", "paper"))
     choices = Choices.paper() if protocol == "paper" else Choices()
     for override in overrides:
         name, _, value = override.partition("=")
@@ -318,7 +314,7 @@ def _join_notes(store: Store, name: str, joined: Joined, choices: Choices) -> It
     if missing:
         yield f"{name}: {missing} of {n_items} items have no row and are left out"
     if joined.unmatched:
-        part = " part of the" if str(Selection.of(store.manifest)) else ""
+        part = " part of the" if str(options_of(Selection, store.manifest)) else ""
         yield f"{name}: {joined.unmatched} rows name no item of the{part} corpus and are left out"
     if joined.repeated:
         meaning = "further samples" if choices.repeats == "pool" else "items of their own"
@@ -431,8 +427,7 @@ def word_study(name: str, cases: Sequence[Case], manifest: Mapping[str, Any]) ->
 def _abstractions(manifest: Mapping[str, Any]) -> dict[str, Any]:
     abstractions: dict[str, Any] = {}
     for name in manifest["abstractions"]:
-        if name not in ABSTRACTIONS:
-            raise UsageError(f"there is no metric {name!r}; use {' or '.join(ABSTRACTIONS)}.")
+        check_choice("metric", name, ABSTRACTIONS)
         from aleatoric.levels import word_classes as classes
 
         if name == "tvd_syn":
@@ -448,13 +443,6 @@ def _open(kind: str, spec: str) -> Any:
     return registry.find(kind, name)(argument)
 
 
-_NOTES = (
-    *(session.lost_notes, session.saved_notes, _estimator_notes, _failed_notes),
-    *(lambda store: session.unfinished_notes(store, model_systems(store)), _until_notes),
-    *(_abstraction_notes, _rank_notes, word_results.tolerance_notes, word_results.person_notes),
-)
-
-
 class NextWords(Level):
     """The part of the word level that fine-tuning shares: scoring, results, notes, studies."""
 
@@ -464,6 +452,11 @@ class NextWords(Level):
     compared = ("overlap", "sq_distance", "log_loss", "agreement_M", "tvd", "tvd_syn", "tvd_sem")
     compared_first = ("overlap", "sq_distance", "log_loss")
     studies = "analyses"
+    note_parts = (
+        *(session.lost_notes, session.saved_notes, _estimator_notes, _failed_notes),
+        *(lambda store: session.unfinished_notes(store, model_systems(store)), _until_notes),
+        *(_abstraction_notes, _rank_notes, word_results.tolerance_notes, word_results.person_notes),
+    )
 
     def study(self, store: Store, name: str, system: str, track: Track[Any]) -> Study:
         """Run the study `name` on the contexts of one system."""
@@ -489,10 +482,6 @@ class NextWords(Level):
     def system_results(self, store: Store, system: str, interval: str) -> Iterator[Result]:
         """Compute the metrics of one system with intervals."""
         return word_results.system_results(store, system, interval)
-
-    def notes(self, store: Store) -> list[str]:
-        """Return notes on joins, omitted answers, failed draws and tolerances."""
-        return [note for part in _NOTES for note in part(store)]
 
 
 class Word(NextWords):
