@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 import re
-from collections import Counter
+from collections import Counter, defaultdict
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from itertools import islice
 
 import numpy as np
 
 from aleatoric.levels.text_inputs import StudyOptions, TextCase
+from aleatoric.models.base import pages
 from aleatoric.result_types import Study, Table
 
 UNITS = ("words", "tokens", "sentences", "words per sentence", "tokens per sentence")
@@ -46,29 +46,24 @@ class LengthSummary:
         return cls(n, float(mean), float(variance**0.5), median, min(counts), max(counts))
 
 
-@dataclass(frozen=True)
-class LengthCounter:
-    """Measures texts; a unit without a `Cut` is left out. Memory grows with distinct lengths."""
+def lengths_by_unit(
+    texts: Iterable[str], sentences: Cut, words: Cut, tokens: Cut | None = None
+) -> dict[str, LengthSummary]:
+    """Return unit -> the summary of the texts' lengths; without `tokens` these are left out.
 
-    sentences: Cut
-    words: Cut
-    tokens: Cut | None = None
-
-    def lengths(self, texts: Iterable[str]) -> dict[str, LengthSummary]:
-        """Return unit -> the summary of the texts' lengths."""
-        counts: dict[str, Counter[int]] = {}
-        iterator = iter(texts)
-        while chunk := list(islice(iterator, CHUNK)):
-            by_text = self.sentences(chunk)
-            counts.setdefault("sentences", Counter()).update(map(len, by_text))
-            parts = [sentence for sentences in by_text for sentence in sentences]
-            for unit, cut in (("words", self.words), ("tokens", self.tokens)):
-                if cut is not None:
-                    counts.setdefault(unit, Counter()).update(map(len, cut(chunk)))
-                    each = counts.setdefault(f"{unit} per sentence", Counter())
-                    each.update(map(len, cut(parts)))
-        summaries = {unit: LengthSummary.of(counts.get(unit, {})) for unit in UNITS}
-        return {unit: summary for unit, summary in summaries.items() if summary}
+    Memory grows with distinct lengths.
+    """
+    counts: dict[str, Counter[int]] = defaultdict(Counter)
+    for chunk in pages(texts, CHUNK):
+        by_text = sentences(chunk)
+        counts["sentences"].update(map(len, by_text))
+        parts = [sentence for of_text in by_text for sentence in of_text]
+        for unit, cut in (("words", words), ("tokens", tokens)):
+            if cut is not None:
+                counts[unit].update(map(len, cut(chunk)))
+                counts[f"{unit} per sentence"].update(map(len, cut(parts)))
+    summaries = {unit: LengthSummary.of(counts.get(unit, {})) for unit in UNITS}
+    return {unit: summary for unit, summary in summaries.items() if summary}
 
 
 def sentence_splitter(language: str) -> tuple[Cut, str]:
@@ -112,7 +107,9 @@ def run(cases: Sequence[TextCase], seed: int, options: StudyOptions) -> Study:
         by_text = reader.tokens(texts)
         return [by_text[text] for text in texts]
 
-    counter = LengthCounter(split, lambda texts: _without_punctuation(tokens(texts)), tokens)
+    def words(texts: Sequence[str]) -> list[list[str]]:
+        return _without_punctuation(tokens(texts))
+
     sides: dict[str, Callable[[TextCase], Iterable[str]]] = {
         "inputs": lambda case: (" ".join(case.item.input),),
         "people's texts": lambda case: case.item.references,
@@ -120,7 +117,8 @@ def run(cases: Sequence[TextCase], seed: int, options: StudyOptions) -> Study:
     }
     rows: list[tuple[str, ...]] = []
     for side, texts_of in sides.items():
-        by_unit = counter.lengths(text for case in cases for text in texts_of(case))
+        texts = (text for case in cases for text in texts_of(case))
+        by_unit = lengths_by_unit(texts, split, words, tokens)
         n = by_unit["sentences"].n if by_unit else 0
         rows += [(side, str(n), unit, *_cells(summary)) for unit, summary in by_unit.items()]
     columns = ("of", "texts", "unit", "mean", "std", "median", "range")

@@ -9,7 +9,6 @@ from __future__ import annotations
 
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from itertools import islice
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -33,7 +32,7 @@ from aleatoric.levels.text_variability import (
 )
 from aleatoric.metrics.distances import Divergence
 from aleatoric.metrics.reduction import Mean
-from aleatoric.models.base import LoadOptions
+from aleatoric.models.base import LoadOptions, pages
 from aleatoric.models.forced import open_likelihood
 from aleatoric.probes.base import NEGATIVE_TYPE, Probe, check_allowed_probes, negative_type
 from aleatoric.probes.encoders import usable_device
@@ -212,7 +211,7 @@ def statistics(
     columns += variability.value_columns(scorer.probes)
     columns += [*LENGTHS, *([text_inputs.P_LENGTH] if tests else ()), *COUNTS, *PAIRS]
     walk, persons = StoredTexts(store).walk(), PersonSums(len(_SIDES))
-    tracked = iter(monitor.track(walk, store.n_items, "score"))
+    tracked = monitor.track(walk, store.n_items, "score")
     rows = monitor.stopping.checked(_rows(tracked, names, scorer, same_length, persons))
     return columns, rows, lambda: {PERSONS_KEY: persons.facts()}
 
@@ -252,14 +251,14 @@ def distances_of(produced: Produced, scorer: Scorer) -> dict[str, Distances]:
 
 
 def _rows(
-    walk: Iterator[Produced],
+    walk: Iterable[Produced],
     names: Sequence[str],
     scorer: Scorer,
     same_length: Collection[str],
     persons: PersonSums,
 ) -> Iterator[StatRow]:
     """Yield the statistics of every input and system; add the change due to each person."""
-    while chunk := list(islice(walk, CHUNK)):
+    for chunk in pages(walk, CHUNK):
         items = scorer.texts(chunk, names)
         scores = scorer.scores(items, names)
         columns = {CONTROL: scores.people, **scores.systems}

@@ -6,7 +6,7 @@ import math
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property, partial
-from itertools import islice
+from itertools import chain
 from typing import Any, get_args, get_type_hints
 
 import numpy as np
@@ -21,7 +21,7 @@ from aleatoric.levels.base import Level, Monitor, Opening
 from aleatoric.levels.base import model_systems as model_systems
 from aleatoric.levels.base import results as results
 from aleatoric.levels.word_scoring import CONTROLS, Answered, Settings, pair_of
-from aleatoric.models.base import CONTEXT, Ask, Prompting, WordModel
+from aleatoric.models.base import CONTEXT, Ask, Prompting, WordModel, pages
 from aleatoric.nextword.adaptive import parse_until, until_note
 from aleatoric.nextword.answers import AnswerChanges, Reading, ReadItems, read_draws
 from aleatoric.nextword.rules import (
@@ -193,8 +193,7 @@ def _stat_rows(
     store: Store, settings: Settings, track: Track[Any], persons: PersonSums
 ) -> Iterator[StatRow]:
     """Yield the statistics of every item and system; add the change due to each person."""
-    walk = iter(track(store.walk(), store.n_items, "score"))
-    while page := list(islice(walk, SCORED_AT_ONCE)):
+    for page in pages(track(store.walk(), store.n_items, "score"), SCORED_AT_ONCE):
         answered = [(item, systems) for _, item, systems in page]
         scored = word_scoring.score_items(answered, _on_joint_supports(settings, answered))
         for (no, item, systems), rows in zip(page, scored, strict=True):
@@ -286,12 +285,13 @@ def cases(store: Store, system: str) -> Iterator[Case]:
 
 def _draw(store: Store, name: str, model: WordModel, ask: Ask, monitor: Monitor) -> None:
     """Save the draws of a system as they arrive, with notes on rows that match no item."""
-    pending = session.pending_items(store, name, model)
-    items: Iterable[Item] = monitor.track(pending.items(monitor.stopping), pending.number, name)
+    number, parts, answered = session.pending_items(store, name, model)
+    pending = chain.from_iterable(monitor.stopping.before_each(parts))
+    items: Iterable[Item] = monitor.track(pending, number, name)
     changes, masses = AnswerChanges(), list[float]()
     with monitor.stopping.finishing():
         read = partial(_read_row, Reading.of(ask.choices), changes, masses)
-        rows = pending.new(model.draws(items, ask))
+        rows = (row for row in model.draws(items, ask) if row.item_id not in answered)
         # Rows of other items are only counted.
         draws = (row if store.item_no(row.item_id) is None else read(row) for row in rows)
         joined = store.add_draws(name, draws, model.estimator == "recorded")
