@@ -11,7 +11,7 @@ from dataclasses import replace
 from typing import Any, cast
 
 from aleatoric import registry
-from aleatoric.errors import UsageError, did_you_mean, quoted
+from aleatoric.errors import UsageError, check_choice, did_you_mean, quoted
 from aleatoric.models.base import (
     ForcedModel,
     Forcing,
@@ -61,9 +61,7 @@ def open_engine(options: EngineOptions) -> AbstractContextManager[Engine]:
 
 def check_engine(options: EngineOptions) -> None:
     """Refuse an unknown engine, and options that it does not use."""
-    names = registry.names("engines")
-    if options.name not in names:
-        raise UsageError(f"there is no engine {options.name!r}; use {' or '.join(names)}.")
+    check_choice("engine", options.name, registry.names("engines"))
     cluster_options = {
         "--address": options.address,
         "--actors": options.actors,
@@ -219,8 +217,7 @@ def check_live(option: str, specs: Iterable[str]) -> None:
 
 def check_runtime(runtime: str, specs: Iterable[str]) -> None:
     """Refuse an unknown runtime, and models that it does not run."""
-    if runtime not in _RUNTIMES:
-        raise UsageError(f"there is no runtime {runtime!r}; use {' or '.join(_RUNTIMES)}.")
+    check_choice("runtime", runtime, _RUNTIMES)
     kinds = registry.names(_RUNTIMES[runtime])
     for spec in specs:
         if runtime != DEFAULT_RUNTIME and spec.partition(":")[0] not in kinds:
@@ -230,6 +227,4 @@ def check_runtime(runtime: str, specs: Iterable[str]) -> None:
 
 def check_estimator(name: str) -> None:
     """Refuse an unknown estimator of a live model."""
-    names = registry.names("estimators")
-    if name not in names:
-        raise UsageError(f"there is no estimator {name!r}; use {' or '.join(names)}.")
+    check_choice("estimator", name, registry.names("estimators"))

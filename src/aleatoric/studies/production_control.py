@@ -14,7 +14,7 @@ import numpy as np
 from aleatoric import registry
 from aleatoric.errors import MissingExtraError
 from aleatoric.levels import text_variability as variability
-from aleatoric.levels.text_lengths import Cut, LengthCounter, LengthSummary, sentence_splitter
+from aleatoric.levels.text_lengths import Cut, LengthSummary, lengths_by_unit, sentence_splitter
 from aleatoric.levels.text_protocol import as_latin_1, gpt2_tokeniser, is_dialogue, preparation
 from aleatoric.levels.text_variability import Inputs, ScoredTexts, Splitting, Statistics
 from aleatoric.metrics.distances import mean
@@ -166,7 +166,7 @@ def lengths_of(
         texts = (text for item in items for text in texts_of(item))
         read = map(as_latin_1, texts) if corpus.name == "asset" else texts
         words = open_tokeniser(f"spacy:{language}").cut
-        lengths = LengthCounter(sentence_splitter(language)[0], words, tokens).lengths(read)
+        lengths = lengths_by_unit(read, sentence_splitter(language)[0], words, tokens)
         found |= {f"{side} {unit}": each for unit, each in lengths.items()}
     return found
 
