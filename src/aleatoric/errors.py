@@ -80,6 +80,13 @@ def needs(package: str, extra: str) -> Iterator[None]:
         raise MissingExtraError(package, extra) from None
 
 
+def refuse_argument(kind: str, usage: str, argument: str) -> None:
+    """Raise for a plugin that takes no argument; `usage` is how to name it."""
+    if argument:
+        name = usage.rpartition(" ")[2]
+        raise UsageError(f"the {kind} {name} takes no argument; write {usage}.")
+
+
 def did_you_mean(spec: str, known: Iterable[str]) -> str:
     """Return the question for a misspelt NAME or NAME:ARGUMENT; empty if no name is close.
 

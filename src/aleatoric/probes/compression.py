@@ -13,7 +13,7 @@ import zlib
 from collections.abc import Callable, Sequence
 
 from aleatoric.errors import UsageError, did_you_mean
-from aleatoric.probes.base import Custom
+from aleatoric.probes.base import Batched, Distance, probe_of
 from aleatoric.probes.tools import Tools
 
 Compress = Callable[[bytes], int]
@@ -52,7 +52,7 @@ def distances(left: Sequence[str], right: Sequence[str], compress: Compress) -> 
     return [distance(a, b) for a, b in zip(left, right, strict=True)]
 
 
-def open_compression(argument: str, tools: Tools) -> Custom:
+def open_compression(argument: str, tools: Tools) -> Distance:
     """`compression`: normalized compression distance with zlib; `compression-lzma` with LZMA."""
     name = argument or "zlib"
     if name not in COMPRESSORS:
@@ -60,4 +60,4 @@ def open_compression(argument: str, tools: Tools) -> Custom:
         raise UsageError(f"there is no compressor {name!r}{near}; use {', '.join(COMPRESSORS)}.")
     compress, facts = COMPRESSORS[name], {"compressor": name}
     label = f"compression-{argument}" if argument else "compression"
-    return Custom(label, lambda a, b: distances(a, b, compress), facts, (0.0, 1.0))
+    return probe_of(label, facts, Batched(lambda a, b: distances(a, b, compress), (0.0, 1.0)))

@@ -7,13 +7,13 @@ det < nsubj < ROOT. Paths are compared as the n-grams of the lexical probes are.
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
 from functools import cache
 from typing import Any
 
-from aleatoric.errors import UsageError, needs
-from aleatoric.probes.base import Block
-from aleatoric.probes.tools import TextReader, Tokens, Tools, order_of, to_install
+from aleatoric.errors import UsageError
+from aleatoric.probes.base import Block, Distance
+from aleatoric.probes.taggers import spacy_pipeline
+from aleatoric.probes.tools import Tokens, Tools, order_of, to_install
 from aleatoric.types import Floats
 
 Relations = list[tuple[str, int]]
@@ -46,13 +46,7 @@ class Parser:
 @cache
 def parser(name: str) -> Parser:
     """The parser of an installed spaCy pipeline."""
-    with needs("spacy", "nlp"):
-        from spacy import load
-    try:
-        pipeline = load(name, exclude=["ner", "lemmatizer"])
-    except OSError:
-        fix = f"run python -m spacy download {name}"
-        raise UsageError(f"the spaCy pipeline {name} is not installed: {fix}.") from None
+    pipeline = spacy_pipeline(name, ("ner", "lemmatizer"))
     if "parser" not in pipeline.pipe_names:
         fix = "name another one with --tagger spacy:PIPELINE"
         raise UsageError(f"the spaCy pipeline {name} has no parser, for dependency-N; {fix}.")
@@ -76,29 +70,7 @@ def paths(relations: Relations, order: int) -> list[str]:
     return found
 
 
-@dataclass(frozen=True)
-class Dependencies:
-    """Overlap of paths of grammatical relations."""
-
-    order: int
-    reader: TextReader
-    parser: Parser
-    facts: Mapping[str, str]
-    bounds: tuple[float, float] = (0.0, 1.0)
-
-    @property
-    def name(self) -> str:
-        """dependency-1, dependency-2, ..."""
-        return f"dependency-{self.order}"
-
-    def matrices(self, blocks: Sequence[Block]) -> list[Floats]:
-        """Distances per block; NaN between two texts without a path of this order."""
-        batch = self.reader.read(blocks)
-        relations = self.parser.relations(batch.tokens)
-        return batch.distances_by({text: paths(r, self.order) for text, r in relations.items()})
-
-
-def open_dependency(argument: str, tools: Tools) -> Dependencies:
+def open_dependency(argument: str, tools: Tools) -> Distance:
     """`dependency-N`: paths of N grammatical relations; needs a spaCy pipeline that parses."""
     order = order_of("dependency", argument)
     if not tools.pipeline:
@@ -109,4 +81,10 @@ def open_dependency(argument: str, tools: Tools) -> Dependencies:
         )
     opened = parser(tools.pipeline)
     facts = {"tokeniser": tools.tokeniser.label, "parser": opened.label}
-    return Dependencies(order, tools.reader, opened, facts)
+
+    def matrices(blocks: Sequence[Block]) -> list[Floats]:
+        batch = tools.reader.read(blocks)
+        relations = opened.relations(batch.tokens)
+        return batch.distances_by({text: paths(r, order) for text, r in relations.items()})
+
+    return Distance(f"dependency-{order}", facts, matrices)

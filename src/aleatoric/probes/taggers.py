@@ -14,7 +14,7 @@ from importlib.metadata import version
 from typing import Any
 
 from aleatoric import registry
-from aleatoric.errors import UsageError, needs
+from aleatoric.errors import UsageError, needs, refuse_argument
 
 Tagger = Callable[[str, Sequence[str]], list[str]]
 """(context, words) -> universal tags of the words."""
@@ -99,7 +99,7 @@ class UniversalTagger:
 @cache
 def textblob(argument: str = "") -> UniversalTagger:
     """TextBlob's rule-based tagger (Brill), for English; needs no downloaded data."""
-    _refuse_argument("tagger", "--tagger textblob", argument)
+    refuse_argument("tagger", "--tagger textblob", argument)
     with needs("textblob", "nlp"):
         from textblob.en import parser
 
@@ -126,7 +126,7 @@ def textblob(argument: str = "") -> UniversalTagger:
 
 def nltk(argument: str = "") -> UniversalTagger:
     """NLTK's averaged perceptron, the tagger of the paper; needs its data."""
-    _refuse_argument("tagger", "--tagger nltk", argument)
+    refuse_argument("tagger", "--tagger nltk", argument)
     with needs("nltk", "nlp"):
         from nltk.tag import PerceptronTagger
         from nltk.tokenize import NLTKWordTokenizer
@@ -154,13 +154,7 @@ def nltk(argument: str = "") -> UniversalTagger:
 def spacy(argument: str = "") -> UniversalTagger:
     """A spaCy pipeline: `spacy:NAME`, by default en_core_web_sm; must be installed."""
     name = argument or "en_core_web_sm"
-    with needs("spacy", "nlp"):
-        from spacy import load
-    try:
-        pipeline = load(name, exclude=["ner", "parser", "lemmatizer"])
-    except OSError:
-        fix = f"run python -m spacy download {name}, or use --tagger textblob"
-        raise UsageError(f"the spaCy pipeline {name} is not installed: {fix}.") from None
+    pipeline = spacy_pipeline(name, ("ner", "parser", "lemmatizer"), ", or use --tagger textblob")
     return UniversalTagger(
         f"spacy:{name}@{version('spacy')}",
         CachingTagger(lambda context, words: _spacy_tags(pipeline, context, words)),
@@ -169,10 +163,15 @@ def spacy(argument: str = "") -> UniversalTagger:
     )
 
 
-def _refuse_argument(kind: str, usage: str, argument: str) -> None:
-    if argument:
-        name = usage.rpartition(" ")[2]
-        raise UsageError(f"the {kind} {name} takes no argument; write {usage}.")
+def spacy_pipeline(name: str, exclude: Sequence[str], instead: str = "") -> Any:
+    """An installed spaCy pipeline without some of its components."""
+    with needs("spacy", "nlp"):
+        from spacy import load
+    try:
+        return load(name, exclude=list(exclude))
+    except OSError:
+        fix = f"run python -m spacy download {name}{instead}"
+        raise UsageError(f"the spaCy pipeline {name} is not installed: {fix}.") from None
 
 
 def _spacy_tags(pipeline: Any, context: str, words: Sequence[str]) -> list[str]:
@@ -209,7 +208,7 @@ def open_tokeniser(spec: str) -> Tokeniser:
 
 def whitespace(argument: str = "") -> Tokeniser:
     """Split at white space."""
-    _refuse_argument("tokeniser", "whitespace", argument)
+    refuse_argument("tokeniser", "whitespace", argument)
     return Tokeniser("whitespace", lambda texts: [text.split() for text in texts])
 
 

@@ -14,7 +14,7 @@ from dataclasses import dataclass, field, replace
 from functools import cached_property
 from importlib.util import find_spec
 from pathlib import PurePath
-from typing import Any, Literal
+from typing import Literal
 
 import numpy as np
 
@@ -22,8 +22,9 @@ from aleatoric import hub, registry
 from aleatoric.errors import UsageError, did_you_mean, needs, quoted
 from aleatoric.probes.base import (
     Block,
-    BothWays,
+    Distance,
     Probe,
+    both_ways,
     is_code,
     is_symmetric,
     probe_at,
@@ -41,6 +42,7 @@ from aleatoric.probes.taggers import TextTagger, Tokeniser, UniversalTagger, ope
 from aleatoric.types import Floats
 
 Tokens = list[str]
+NgramKind = Literal["lexical", "syntactic"]
 Rows = tuple[list[int], ArrayNgrams | CompiledNgrams]
 """Indices of blocks of a batch, all of one shape, and their n-grams."""
 CHUNK = 128
@@ -175,7 +177,7 @@ class TextBatch:
     _tagger: TextTagger
     _ngrams: dict[str, list[Rows]] = field(default_factory=dict)
 
-    def distances(self, kind: Literal["lexical", "syntactic"], order: int) -> list[Floats]:
+    def distances(self, kind: NgramKind, order: int) -> list[Floats]:
         """Distances per block by n-grams of lower-cased tokens, or of part-of-speech tags."""
         if kind not in self._ngrams:
             symbols = (self.tokens, str.lower) if kind == "lexical" else (self.tags, str)
@@ -365,33 +367,17 @@ _PARTS = re.compile("([^-:@]*)(.*)", re.DOTALL)
 """The kind of a built-in probe, and its argument: -N for an order, :MODEL, @ENCODER."""
 
 
-def open_probes(
-    names: Sequence[str],
-    language: str = "en",
-    tokeniser: str | None = None,
-    tagger: str | None = None,
-    encoder: str | None = None,
-    cache: VectorCache | None = None,
-    given: Mapping[str, Any] | None = None,
-) -> list[Probe]:
-    """The probes of one run, which tokenize, tag and embed each text of a batch only once.
+def probes_with(tools: Tools, names: Sequence[str]) -> list[Probe]:
+    """The probes of these names, all of them symmetric.
 
-    A name is a built-in or registered probe, one of `given` (your own functions), or
-    module:function. Tools default to those of the language; `cache` stores embeddings.
+    A name is a built-in or registered probe, or module:function. The tools that the probes share
+    tokenize, tag and embed each text of a batch only once.
     """
-    encoders = () if encoder is None else (encoder,)
-    return probes_with(Tools(language, tokeniser, tagger, encoders, cache), names, given)
-
-
-def probes_with(
-    tools: Tools, names: Sequence[str], given: Mapping[str, Any] | None = None
-) -> list[Probe]:
-    """The probes of these names, with the tools that they share; all of them symmetric."""
-    opened = [_open(name, tools, given or {}) for name in dict.fromkeys(names)]
+    opened = [_open(name, tools) for name in dict.fromkeys(names)]
     if repeated := [name for name, n in Counter(p.name for p in opened).items() if n > 1]:
         fix = "name one of them, or rename the folder of one"
         raise UsageError(f"two probes have the name {repeated[0]}; {fix}.")
-    return [probe if is_symmetric(probe) else BothWays(probe) for probe in opened]
+    return [probe if is_symmetric(probe) else both_ways(probe) for probe in opened]
 
 
 def default_names(
@@ -434,9 +420,7 @@ def left_out(
     return reasons
 
 
-def _open(name: str, tools: Tools, functions: Mapping[str, Any]) -> Probe:
-    if name in functions:
-        return probe_from(name, functions[name])
+def _open(name: str, tools: Tools) -> Probe:
     kind, argument = _PARTS.match(name).groups()  # type: ignore[union-attr]
     if is_code(name) and kind != "score":
         return probe_at(name)
@@ -455,35 +439,26 @@ def _check_name(name: str) -> None:
         raise UsageError(f"there is no probe {name!r}{near}; use {forms} or module:function.")
 
 
-@dataclass(frozen=True)
-class NgramProbe:
+def ngram_probe(
+    kind: NgramKind, order: int, reader: TextReader, facts: Mapping[str, str]
+) -> Distance:
     """N-grams of lower-cased tokens with punctuation, or of part-of-speech tags."""
 
-    kind: Literal["lexical", "syntactic"]
-    order: int
-    reader: TextReader
-    facts: Mapping[str, str]
-    bounds: tuple[float, float] = (0.0, 1.0)
+    def matrices(blocks: Sequence[Block]) -> list[Floats]:
+        return reader.read(blocks).distances(kind, order)
 
-    @property
-    def name(self) -> str:
-        """lexical-1, syntactic-2, ..."""
-        return f"{self.kind}-{self.order}"
-
-    def matrices(self, blocks: Sequence[Block]) -> list[Floats]:
-        """Distances per block; NaN between two texts without n-grams."""
-        return self.reader.read(blocks).distances(self.kind, self.order)
+    return Distance(f"{kind}-{order}", facts, matrices)
 
 
-def open_lexical(argument: str, tools: Tools) -> NgramProbe:
+def open_lexical(argument: str, tools: Tools) -> Distance:
     """`lexical-N`: n-grams of order N of lower-cased tokens."""
     facts = {"tokeniser": tools.tokeniser.label, "case": "lower"}
-    return NgramProbe("lexical", order_of("lexical", argument), tools.reader, facts)
+    return ngram_probe("lexical", order_of("lexical", argument), tools.reader, facts)
 
 
-def open_syntactic(argument: str, tools: Tools) -> NgramProbe:
+def open_syntactic(argument: str, tools: Tools) -> Distance:
     """`syntactic-N`: n-grams of order N of part-of-speech tags."""
     order = order_of("syntactic", argument)
     facts = {"tokeniser": tools.tokeniser.label, "tagger": tools.tagger.label}
     facts["tags"] = getattr(tools.tagger, "tagset", "the tagger's own")
-    return NgramProbe("syntactic", order, tools.reader, facts)
+    return ngram_probe("syntactic", order, tools.reader, facts)
