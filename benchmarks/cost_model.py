@@ -25,14 +25,15 @@ import numpy as np
 from scipy.optimize import nnls
 
 from aleatoric.levels.base import run_job
+from aleatoric.models.base import LoadOptions
 from aleatoric.models.decoding import Decoder
 from aleatoric.models.gguf import smollm2_directory
 from aleatoric.models.hf import HFModel, load_smollm2, wrap
 from aleatoric.nextword.exact import Search, exact
-from aleatoric.nextword.sampled import Prompt, mc
+from aleatoric.nextword.sampled import mc
 from aleatoric.nextword.vocabulary import Vocabulary
 from aleatoric.runs.run import Store
-from aleatoric.types import Draws
+from aleatoric.types import Draws, Item
 from benchmarks.exact_vs_generate import Cloze, questions, read, spread
 from benchmarks.measure import cost_of
 
@@ -119,7 +120,7 @@ def measured(
         search = Search(tolerance=0.02)
         work = lambda: exact(lm, questions(items), search=search, vocabulary=vocabulary)  # noqa: E731
     else:
-        prompts = [Prompt(item.id, item.context) for item in items]
+        prompts = [Item(item.id, "", item.context, ()) for item in items]
         how = Decoder.parse(decoder or "ancestral")
         work = lambda: list(  # noqa: E731
             mc(lm, prompts, samples=samples, vocabulary=vocabulary, decoder=how)
@@ -287,7 +288,7 @@ def main() -> None:
     if options.only in ("store", "memory"):
         return
     items = read(options.corpus)
-    smollm2 = load_smollm2()
+    smollm2 = load_smollm2("", LoadOptions())
     others = trees(smollm2, items) if options.only in (None, "trees") else []
     if options.only in (None, "time"):
         models: dict[str, Callable[[], HFModel]] = {"smollm2": lambda: smollm2}

@@ -21,12 +21,14 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
-from aleatoric.models.hf import HFModel, load, load_smollm2
+from aleatoric.models.base import LoadOptions
+from aleatoric.models.hf import HFModel, load_hf, load_smollm2
 from aleatoric.nextword.bounds import WordProbabilities
 from aleatoric.nextword.exact import Question, Search, exact
 from aleatoric.nextword.rules import first_word_paper, normalise
-from aleatoric.nextword.sampled import Prompt, mc
+from aleatoric.nextword.sampled import mc
 from aleatoric.nextword.vocabulary import Vocabulary
+from aleatoric.types import Item
 
 
 @dataclass(frozen=True)
@@ -116,7 +118,7 @@ def compare(lm: HFModel, items: Sequence[Cloze], options: argparse.Namespace) ->
     nodes = sum(f.nodes for f in found) / len(found)
     print(f"{len(items)} contexts, {nodes:.1f} nodes each for exact, {mean_tvd(items, found)}")
     few = spread(items, options.mc)
-    prompts = [Prompt(item.id, item.context) for item in few]
+    prompts = [Item(item.id, "", item.context, ()) for item in few]
     costs["mc"], _ = timed(
         lambda: mc(lm, prompts, samples=options.samples, vocabulary=vocabulary), len(few), sync
     )
@@ -170,7 +172,8 @@ def main(arguments: Sequence[str] | None = None) -> None:
     parser.add_argument("--full", action="store_true", help="exact on the whole corpus only")
     options = parser.parse_args(arguments)
     where = {"device": options.device, "dtype": options.dtype}
-    lm = load_smollm2(**where) if options.model == "smollm2" else load(options.model, **where)
+    load, name = (load_smollm2, "") if options.model == "smollm2" else (load_hf, options.model)
+    lm = load(name, LoadOptions(**where))
     lm = replace(lm, window=0) if options.plain else lm
     items = read(options.corpus)
     if options.full:

@@ -40,9 +40,10 @@ from aleatoric.models.pieces import token_pieces
 from aleatoric.nextword.answers import human_counts
 from aleatoric.nextword.exact import Question, exact
 from aleatoric.nextword.rules import first_word_paper
-from aleatoric.nextword.sampled import Prompt, mc
+from aleatoric.nextword.sampled import mc
 from aleatoric.nextword.tree import Limits
 from aleatoric.nextword.vocabulary import Vocabulary
+from aleatoric.types import Item
 
 PASSAGES, WORDS, PEOPLE = 55, 50, 40
 CONTEXTS = 2687
@@ -173,16 +174,16 @@ def _prefer_new_words(model: Any, pieces: Sequence[bytes | None]) -> None:
     model.lm_head = head
 
 
-def read(path: Path, count: int) -> tuple[list[Prompt], list[Question]]:
+def read(path: Path, count: int) -> tuple[list[Item], list[Question]]:
     """The contexts of a corpus, and its people's answers to them."""
     with gzip.open(path, "rt", encoding="utf-8") as file:
         rows = [json.loads(line) for line in file][:count]
-    prompts = [Prompt(f"{row['passage']}:{row['position']}", row["context"]) for row in rows]
+    prompts = [Item(f"{row['passage']}:{row['position']}", "", row["context"], ()) for row in rows]
     pairs = zip(prompts, rows, strict=True)
     return prompts, [question(prompt, Counter(row["human"])) for prompt, row in pairs]
 
 
-def provo_sized(lm: HFModel) -> list[Prompt]:
+def provo_sized(lm: HFModel) -> list[Item]:
     """Every beginning of 55 passages of common single-token words."""
     common = [p.decode() for p in lm.pieces[:5000] if p and p.startswith(b" ") and p[1:].isalpha()]
     rng = np.random.default_rng(0)
@@ -190,11 +191,11 @@ def provo_sized(lm: HFModel) -> list[Prompt]:
     for passage in range(PASSAGES):
         words = "".join(rng.choice(common, size=WORDS)).split()
         beginnings = [(i, " ".join(words[:i])) for i in range(1, WORDS)]
-        prompts += [Prompt(f"{passage}:{i}", context) for i, context in beginnings]
+        prompts += [Item(f"{passage}:{i}", "", context, ()) for i, context in beginnings]
     return prompts[:CONTEXTS]
 
 
-def question(prompt: Prompt, counts: Any) -> Question:
+def question(prompt: Item, counts: Any) -> Question:
     answers = human_counts([word for word, count in counts.items() for _ in range(count)])
     total = sum(answers.values())
     return Question(prompt.context, tuple(answers), tuple(n / total for n in answers.values()))
@@ -213,7 +214,7 @@ def best_of(work: Callable[[], Any], lm: HFModel, times: int) -> tuple[Any, floa
     return found, min(seconds)
 
 
-def paper(lm: HFModel, prompts: list[Prompt], decoder: Decoder) -> float:
+def paper(lm: HFModel, prompts: list[Item], decoder: Decoder) -> float:
     """Seconds a context of the published procedure: 1000 sequences of 5 new tokens."""
     seconds = []
     for prompt in prompts:

@@ -22,13 +22,15 @@ from pathlib import Path
 
 import numpy as np
 
+from aleatoric.models.base import LoadOptions
 from aleatoric.models.gguf import smollm2_directory
 from aleatoric.models.hf import HFModel, load_smollm2
 from aleatoric.nextword.bounds import WordProbabilities
 from aleatoric.nextword.exact import Question, Search, exact
 from aleatoric.nextword.rules import first_span, normalise
-from aleatoric.nextword.sampled import Prompt, mc
+from aleatoric.nextword.sampled import mc
 from aleatoric.nextword.vocabulary import Vocabulary
+from aleatoric.types import Item
 from benchmarks.exact_vs_generate import Cloze, Cost, questions, read, spread, timed
 from benchmarks.exchange import Answer, Request, answers_in, ask
 
@@ -70,12 +72,12 @@ def _load(threads: int) -> HFModel:
     import torch
 
     torch.set_num_threads(threads)
-    return load_smollm2(device="cpu")
+    return load_smollm2("", LoadOptions(device="cpu"))
 
 
 def compare_samples(lm: HFModel, items: Sequence[Cloze], options: argparse.Namespace) -> None:
     vocabulary = Vocabulary(lm.pieces)
-    prompts = [Prompt(item.id, item.context) for item in items]
+    prompts = [Item(item.id, "", item.context, ()) for item in items]
     mc(lm, prompts[:1], samples=8, vocabulary=vocabulary)  # make the tables, warm the kernels
     cost, ours = timed(
         lambda: mc(lm, prompts, samples=options.samples, vocabulary=vocabulary), len(items), _none

@@ -80,6 +80,12 @@ def needs(package: str, extra: str) -> Iterator[None]:
         raise MissingExtraError(package, extra) from None
 
 
+def first_line(error: Exception) -> str:
+    """Return the first line of an error's message, or its type."""
+    lines = str(error).strip().splitlines()
+    return lines[0] if lines else type(error).__name__
+
+
 def refuse_argument(kind: str, usage: str, argument: str) -> None:
     """Raise for a plugin that takes no argument; `usage` is how to name it."""
     if argument:

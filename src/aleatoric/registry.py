@@ -65,7 +65,7 @@ PLUGINS: dict[str, dict[str, str]] = {
         "toy": "aleatoric.models.toy:load",
     },
     "language_models": {
-        **_from("models.hf", "smollm2=load_smollm2 hf=load gguf=load_gguf"),
+        **_from("models.hf", _LIVE),
         "vllm": "aleatoric.models.vllm:load",
     },
     "llamacpp_models": _from("models.llamacpp", "smollm2=load_smollm2 gguf=load_gguf"),

@@ -34,6 +34,7 @@ from aleatoric.models.loading import (
     load_spec,
     padded,
     positions_of,
+    seq2seq_logits,
     token_rows,
 )
 from aleatoric.models.pieces import check_bos, policy_of, start_tokens
@@ -44,27 +45,24 @@ if TYPE_CHECKING:
     from torch import Tensor
 
 
-@dataclass(frozen=True)
-class Windows:
-    """How documents are cut: windows of `length` tokens that start `stride` tokens apart.
+def windows_of(
+    length: int, stride: int, n_tokens: int, n_given: int = 1
+) -> list[tuple[int, int, int]]:
+    """Return (start, stop, first scored) of windows of `length` tokens, `stride` tokens apart.
 
-    >>> Windows(4, 2).of(7)
+    Tokens after `n_given` are scored once.
+
+    >>> windows_of(4, 2, 7)
     [(0, 4, 1), (2, 6, 4), (4, 7, 6)]
     """
-
-    length: int
-    stride: int
-
-    def of(self, n_tokens: int, n_given: int = 1) -> list[tuple[int, int, int]]:
-        """Return (start, stop, first scored) per window; tokens after `n_given` are scored once."""
-        windows: list[tuple[int, int, int]] = []
-        scored = n_given
-        while scored < n_tokens:
-            start = len(windows) * self.stride
-            stop = min(start + self.length, n_tokens)
-            windows.append((start, stop, scored))
-            scored = stop
-        return windows
+    windows: list[tuple[int, int, int]] = []
+    scored = n_given
+    while scored < n_tokens:
+        start = len(windows) * stride
+        stop = min(start + length, n_tokens)
+        windows.append((start, stop, scored))
+        scored = stop
+    return windows
 
 
 @dataclass(frozen=True, eq=False)
@@ -89,14 +87,15 @@ class _HFForced:
 class CausalForced(_HFForced):
     """A causal LM that reads documents in windows; a document's first token is not scored."""
 
-    windows: Windows
+    window: int
+    stride: int
     start: tuple[int, ...]
     reads: Reads = "text"
 
     @property
     def conventions(self) -> Mapping[str, str]:
         """Window, stride, and which special tokens are read or scored."""
-        cut = {"window": str(self.windows.length), "stride": str(self.windows.stride)}
+        cut = {"window": str(self.window), "stride": str(self.stride)}
         return cut | {"bos": policy_of(self.tokenizer, self.start), "eos": "none"}
 
     def strips(self, items: Sequence[Document]) -> list[list[Strip]]:
@@ -115,7 +114,8 @@ class CausalForced(_HFForced):
         return logits
 
     def _strips(self, group: str, tokens: tuple[int, ...]) -> Iterator[Strip]:
-        for start, stop, first in self.windows.of(len(tokens), max(1, len(self.start))):
+        n_given = max(1, len(self.start))
+        for start, stop, first in windows_of(self.window, self.stride, len(tokens), n_given):
             given, wanted = tokens[start : stop - 1], tokens[start + 1 : stop]
             scored = tuple(range(first - start - 1, stop - start - 1))
             yield Strip(group, given, wanted, scored, start + 1 - len(self.start))
@@ -147,7 +147,7 @@ def causal_forced(
         raise UsageError(
             f"{label}: --window {length} holds no more than what begins a text; use more."
         )
-    return CausalForced(label, version, model, tokenizer, Windows(length, step), start)
+    return CausalForced(label, version, model, tokenizer, length, step, start)
 
 
 @dataclass(frozen=True, eq=False)
@@ -182,18 +182,9 @@ class Seq2SeqForced(_HFForced):
         """Return the logits after each given target token."""
         import torch
 
-        filler = self.tokenizer.pad_token_id or 0
-        source, source_mask = padded([s.source for s in strips], self.device, filler)
-        target, target_mask = padded([s.given for s in strips], self.device, filler)
+        sources, targets = [s.source for s in strips], [s.given for s in strips]
         with torch.inference_mode():
-            logits: Tensor = self.model(
-                input_ids=source,
-                attention_mask=source_mask,
-                decoder_input_ids=target,
-                decoder_attention_mask=target_mask,
-                use_cache=False,
-            ).logits
-        return logits
+            return seq2seq_logits(self.model, self.tokenizer, sources, targets)
 
     def _strip(self, group: str, source: tuple[int, ...], target: tuple[int, ...]) -> Strip:
         tokens = (*self.direction.start, *target)

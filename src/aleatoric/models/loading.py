@@ -9,6 +9,7 @@ import os
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -18,11 +19,12 @@ from aleatoric.errors import (
     ModelUsageError,
     UsageError,
     did_you_mean,
+    first_line,
     needs,
     quoted,
 )
 from aleatoric.models import gguf
-from aleatoric.models.base import LoadOptions, is_out_of_memory
+from aleatoric.models.base import LoadOptions, input_device, is_out_of_memory
 from aleatoric.models.gguf import check_folder, import_heavy, located, model_sha256
 from aleatoric.models.pieces import load_tokenizer
 
@@ -41,20 +43,22 @@ def load_spec(
     `check_pairs(label)` is called before an encoder-decoder is loaded.
     """
     name, revision, label = located(kind, argument)
-    config = load_config(name, revision, loading.trust_remote_code)
-    model_class = "AutoModelForCausalLM"
-    if getattr(config, "is_encoder_decoder", False):
-        check_pairs(label)
-        model_class = "AutoModelForSeq2SeqLM"
-    model, tokenizer, commit = load_parts(name, model_class, revision, loading)
+    check = partial(check_pairs, label)
+    model, tokenizer, commit = load_parts(name, revision, loading, check)
     version = f"{commit or 'local'},{precision_of(model)}"
     return model, tokenizer, {"label": label, "version": version}
 
 
 def load_parts(
-    name: str, kind: str, revision: str | None = None, loading: LoadOptions | None = None
+    name: str,
+    revision: str | None = None,
+    loading: LoadOptions | None = None,
+    check_pairs: Callable[[], None] | None = None,
 ) -> tuple[Any, Any, str | None]:
-    """Return (model, tokenizer, revision) of a checkpoint; `kind` is a class of transformers."""
+    """Return (model, tokenizer, revision) of a checkpoint.
+
+    `check_pairs` is called before an encoder-decoder is loaded; without it, none is loaded.
+    """
     options, loading = hub_options(name, revision), loading or LoadOptions()
     torch, transformers = import_heavy("torch", "transformers")
     options |= {"revision": revision, "trust_remote_code": loading.trust_remote_code}
@@ -65,7 +69,10 @@ def load_parts(
     n_tensors = check_folder(Path(name)) if is_local else None
     with hub.quiet(transformers), refusing(name):
         config = transformers.AutoConfig.from_pretrained(name, **options)
-        _check_kind(name, config, kind)
+        kind = "AutoModelForCausalLM"
+        if getattr(config, "is_encoder_decoder", False):
+            (check_pairs or partial(_refuse_pairs, name))()
+            kind = "AutoModelForSeq2SeqLM"
         _check_layers(name, config, n_tensors)
         tokenizer = load_tokenizer(name, **options)
         model_class = getattr(transformers, kind)
@@ -119,11 +126,9 @@ def hub_options(name: str, revision: str | None) -> dict[str, Any]:
         return hub.options(name, revision, "hf:FOLDER")
 
 
-def _check_kind(name: str, config: Any, kind: str) -> None:
-    """Raise for an encoder-decoder where a causal model is needed."""
-    if kind == "AutoModelForCausalLM" and getattr(config, "is_encoder_decoder", False):
-        problem = f"{name!r} is an encoder-decoder, and words need a causal language model"
-        raise UsageError(f"{problem}; use it at the token or text level.")
+def _refuse_pairs(name: str) -> None:
+    problem = f"{name!r} is an encoder-decoder, and words need a causal language model"
+    raise UsageError(f"{problem}; use it at the token or text level.")
 
 
 def _check_layers(name: str, config: Any, n_tensors: int | None) -> None:
@@ -219,11 +224,6 @@ def failing_pass(name: str, error: Exception) -> UsageError:
     return UsageError(f"{name}: {problem}; {fix}.")
 
 
-def first_line(error: Exception) -> str:
-    """Return the first line of an error's message, or its type."""
-    return str(error).strip().splitlines()[0] if str(error).strip() else type(error).__name__
-
-
 def device_of(torch: Any, name: str | None) -> str:
     """Return the device; by default a GPU if one is available. Raises if it cannot be used."""
     if name is None:
@@ -281,6 +281,19 @@ def padded(
         ids[i, place] = torch.tensor(row)
         mask[i, place] = 1
     return ids.to(device), mask.to(device)
+
+
+def seq2seq_logits(
+    model: Any, tokenizer: Any, sources: Sequence[Sequence[int]], targets: Sequence[Sequence[int]]
+) -> Tensor:
+    """Return the logits after each token of targets, given their sources, padded at the end."""
+    filler, device = tokenizer.pad_token_id or 0, input_device(model)
+    source, mask = padded(sources, device, filler)
+    target, target_mask = padded(targets, device, filler)
+    inputs = {"input_ids": source, "attention_mask": mask, "use_cache": False}
+    out = model(**inputs, decoder_input_ids=target, decoder_attention_mask=target_mask)
+    logits: Tensor = out.logits
+    return logits
 
 
 def end_ids(model: Any) -> set[int]:

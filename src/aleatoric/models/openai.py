@@ -202,10 +202,10 @@ class WordRequests(Requests):
     async def _list(self, item: Item) -> Draws:
         requested = self._ask.samples
         (reply,) = await self.replies(item.id, chat.list_prompt(item.context, requested), 1)
-        parsed = chat.parse_list(reply.text, requested, is_cut=not reply.is_ended)
-        self._tally.short_lists += parsed.missing > 0
-        self._tally.missing_words += parsed.missing
-        return Draws(item.id, dict(Counter(parsed.words)), parsed.failed)
+        words, failed, missing = chat.parse_list(reply.text, requested, not reply.is_ended)
+        self._tally.short_lists += missing > 0
+        self._tally.missing_words += missing
+        return Draws(item.id, dict(Counter(words)), failed)
 
     async def _grown(self, item: Item, number: int, reply: Reply) -> str | None:
         """Continue a text until its first word has ended; `None` if it never does."""

@@ -82,8 +82,8 @@ class LanguageModel:
 
     `pieces` are the bytes of every token (`None`: the token ends the text), `positions` is the
     longest sequence that the model accepts, `start` the special tokens before every encoded text.
-    A subclass provides `plain` and, if `window` (the longest sequence in a tree pass) is above 0,
-    `forward`, which accepts tiles instead of a mask if `tiled`.
+    `plain` are plain forward passes; if `window` (the longest sequence in a tree pass) is above 0,
+    a subclass provides `forward`, which accepts tiles instead of a mask if `tiled`.
     """
 
     name: str
@@ -93,28 +93,18 @@ class LanguageModel:
     positions: int
     start: tuple[int, ...] = ()
     prompting: Prompting = field(default_factory=Prompting)
+    plain: Passes = field(repr=False, kw_only=True)
+    precision: str = field(kw_only=True)
+    """The type of the model's numbers, and what quantizes or runs them."""
     window: int = field(default=0, kw_only=True)
     tiled: bool = field(default=False, kw_only=True)
-
-    @property
-    def plain(self) -> Passes:
-        """Plain forward passes."""
-        raise NotImplementedError
+    plain_reason: str | None = field(default=None, kw_only=True)
+    """Why words are computed in plain passes; `None` if this needs no note."""
 
     @property
     def device(self) -> Any:
         """The torch device on which logits arrive."""
         return torch.device("cpu")
-
-    @property
-    def precision(self) -> str:
-        """The type of the model's numbers."""
-        return "float32"
-
-    @property
-    def plain_reason(self) -> str | None:
-        """Why words are computed in plain passes; `None` if this needs no note."""
-        return None
 
     @property
     def identity(self) -> dict[str, str]:

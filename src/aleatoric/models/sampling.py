@@ -46,14 +46,10 @@ def log_probs(
     """
     distinct = list(dict.fromkeys(texts))
     longest = len(prompt) + max(len(ids) for ids, _ in distinct) + 1
-    rows = max(1, _LOGITS // (longest * _width(network)))
+    rows = max(1, _LOGITS // (longest * network.width))
     values = [v for part in pages(distinct, rows) for v in _part(network, prompt, part, decoder)]
     by_text = dict(zip(distinct, values, strict=True))
     return tuple(by_text[text] for text in texts)
-
-
-def _width(network: TextNetwork) -> int:
-    return int(getattr(network, "width", 1))
 
 
 def _part(

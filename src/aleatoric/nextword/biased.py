@@ -25,7 +25,7 @@ from aleatoric.models.decoding import Decoder, widened
 from aleatoric.nextword.bounds import TopWords, WordProbabilities
 from aleatoric.nextword.head import Head
 from aleatoric.nextword.rules import TextRule, WordRule, normalise
-from aleatoric.nextword.sampled import Prompt, mc
+from aleatoric.nextword.sampled import mc
 from aleatoric.nextword.tree import ContextError, Limits, Tree, for_contexts
 from aleatoric.types import Categorical, Draws, Item
 
@@ -150,13 +150,12 @@ def support_of(
     limits: Limits | None = None,
 ) -> list[list[str]]:
     """Return the words of each item's support, in the case in which they were written."""
-    prompts = [Prompt(item.id, item.context) for item in items]
     plan = [(Decoder(), samples), (Decoder(greedy=True), 1)]
     plan += [(Decoder(top_p=p), NUCLEUS_SAMPLES) for p in NUCLEI]
     supports = [dict.fromkeys((*item.responses, rule.cut(item.original or ""))) for item in items]
     for decoder, number in plan:
         how: dict[str, Any] = {"seed": seed, "decoder": decoder, "limits": limits, "rule": rule}
-        for words, drawn in zip(supports, mc(lm, prompts, samples=number, **how), strict=True):
+        for words, drawn in zip(supports, mc(lm, items, samples=number, **how), strict=True):
             words |= dict.fromkeys(drawn.counts)
     return [list(filter(None, words)) for words in supports]
 

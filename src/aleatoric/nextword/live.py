@@ -25,7 +25,7 @@ from aleatoric.nextword.exact import Asking, Question, Search, answer
 from aleatoric.nextword.head import Head, HeadSearch, grow
 from aleatoric.nextword.rollouts import OpenWords
 from aleatoric.nextword.rules import Lead, WordRule, check_rule_of, is_code, text_rule
-from aleatoric.nextword.sampled import Prompt, mc
+from aleatoric.nextword.sampled import mc
 from aleatoric.nextword.tree import ContextError, Limits, Tree, for_contexts
 from aleatoric.nextword.vocabulary import LogitReader, NodeCache, Vocabulary
 from aleatoric.types import FAILED, Categorical, Draws, Exact, Item
@@ -133,7 +133,7 @@ class LiveModel:
         return self._vocabularies[lead]
 
     def _sampled(self, items: Sequence[Item], ask: Ask, options: dict[str, Any]) -> Iterable[Draws]:
-        prompts = {item.id: Prompt(item.id, item.context) for item in items}
+        by_id = {item.id: item for item in items}
         rule, lead = ask.choices.rule, ask.choices.lead
         if rule == "corrected":
             options = options | {"vocabulary": self.vocabulary(lead)}
@@ -141,12 +141,12 @@ class LiveModel:
             options = options | {"rule": text_rule(rule)}
 
         def draw(ids: Sequence[str], first: int, samples: int) -> list[Draws]:
-            chosen = [prompts[item_id] for item_id in ids]
+            chosen = [by_id[item_id] for item_id in ids]
             drawn = mc(self.lm, chosen, samples=samples, first=first, seed=ask.seed, **options)
             return [*map(_as_texts, drawn)] if is_code(rule) else drawn
 
         if ask.until is None:
-            return draw(list(prompts), 0, ask.samples)
+            return draw(list(by_id), 0, ask.samples)
         people = {i.id: Categorical.from_counts(human_counts(i.responses)) for i in items}
         keep_failed = ask.choices.failed == "outcome"
         return sample_until(people, draw, ask.until, ask.samples, keep_failed).values()

@@ -17,7 +17,14 @@ import numpy as np
 from numpy.typing import NDArray
 
 from aleatoric import hub, registry
-from aleatoric.errors import MissingExtraError, UsageError, needs, quoted, refuse_argument
+from aleatoric.errors import (
+    MissingExtraError,
+    UsageError,
+    first_line,
+    needs,
+    quoted,
+    refuse_argument,
+)
 from aleatoric.types import Floats
 
 Vectors = NDArray[np.float32]
@@ -91,7 +98,7 @@ def sentence_transformers(argument: str = "", device: str | None = None) -> Sent
         options = hub.options(name, None, "st:FOLDER")
         return _sentence_transformer(name, f"st:{argument}", device, **options)
     except (OSError, ValueError) as error:
-        reason = str(error).partition("\n")[0]
+        reason = first_line(error)
         problem = f"{argument} is not a model that sentence-transformers can load ({reason})"
         fix = "give the name of one on the hub, or the folder of one"
         raise UsageError(f"{problem}; {fix}.") from None

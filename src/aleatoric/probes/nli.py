@@ -18,7 +18,7 @@ from typing import Any
 import numpy as np
 
 from aleatoric import hub
-from aleatoric.errors import ModelError, UsageError, needs
+from aleatoric.errors import ModelError, UsageError, first_line, needs
 from aleatoric.probes.base import Block, Distance
 from aleatoric.probes.encoders import SentenceEncoder, VectorCache, encode_once, usable_device
 from aleatoric.probes.tools import Tools
@@ -50,8 +50,7 @@ def open_model(name: str, device: str | None = None) -> SentenceEncoder:
             tokenizer = transformers.AutoTokenizer.from_pretrained(name, **settings)
             model, info = kind.from_pretrained(name, **weights, **settings)
     except Exception as error:  # whatever a damaged folder raises
-        reason = (str(error).splitlines() or [type(error).__name__])[0]
-        reason = reason.partition(" from one of:")[0].rstrip(". ")
+        reason = first_line(error).partition(" from one of:")[0].rstrip(". ")
         fix = "give the name or folder of a sequence classifier with safetensors"
         raise ModelError(f"cannot load the NLI model {name!r} ({reason}); {fix}.") from None
     if missing := sorted(info["missing_keys"]):

@@ -14,7 +14,7 @@ from importlib.metadata import version
 from typing import Any
 
 from aleatoric import registry
-from aleatoric.errors import UsageError, needs, refuse_argument
+from aleatoric.errors import UsageError, first_line, needs, refuse_argument
 
 Tagger = Callable[[str, Sequence[str]], list[str]]
 """(context, words) -> universal tags of the words."""
@@ -249,7 +249,7 @@ def _language(name: str) -> Any:
         return package.load(name, exclude=_PARTS.split())
     except (ImportError, OSError) as error:
         # Some languages need another package, which the first line names.
-        reason = (str(error).splitlines() or [type(error).__name__])[0].rstrip(". ")
+        reason = first_line(error).rstrip(". ")
         raise UsageError(
             f"spaCy cannot open the language or pipeline {name!r} ({reason}); write spacy:en, "
             "spacy:de or another language's code, or install what is missing (a pipeline: "

@@ -12,7 +12,7 @@ from transformers import Gemma3ForCausalLM, Gemma3TextConfig, MistralConfig, Mis
 
 from aleatoric.errors import UsageError
 from aleatoric.models import gguf, hf
-from aleatoric.models.base import Forcing
+from aleatoric.models.base import Forcing, LoadOptions
 from aleatoric.models.forced import causal_forced
 from aleatoric.models.gguf import model_sha256
 from aleatoric.runs.engine import open_forced
@@ -90,4 +90,4 @@ def test_documents_longer_than_a_sliding_window_are_read_as_the_model_reads_them
 def test_words_of_an_encoder_decoder_are_refused(models: Path) -> None:
     for kind in ("t5", "bart"):
         with pytest.raises(UsageError, match="words need a causal language model; use it at the"):
-            hf.load(str(models / kind))
+            hf.load_hf(str(models / kind), LoadOptions())

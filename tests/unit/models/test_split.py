@@ -19,6 +19,7 @@ from accelerate import dispatch_model
 from fake_devices import DEVICES, FakeDevices
 from lms import tokenizer
 from marks import sampled
+from prompts import prompt
 from test_architectures import ALL, network
 from torch import nn
 
@@ -29,12 +30,12 @@ from aleatoric.models.generate_hf import text_model
 from aleatoric.models.gguf import check_weights
 from aleatoric.models.hf import HFModel, in_tiles, wrap
 from aleatoric.nextword.exact import Question, Search, exact
-from aleatoric.nextword.sampled import Prompt, mc
+from aleatoric.nextword.sampled import mc
 from aleatoric.types import Document, TextItem
 
 CONTEXTS = ("There are many things, some of them", "There are many", "It's well-known that the cat")
 QUESTIONS = [Question(context, ("many", "new", "so"), (0.5, 0.3, 0.2)) for context in CONTEXTS]
-PROMPTS = [Prompt(str(place), context) for place, context in enumerate(CONTEXTS)]
+PROMPTS = [prompt(str(place), context) for place, context in enumerate(CONTEXTS)]
 
 
 def halves(model: Any, first: Any, second: Any) -> dict[str, Any]:

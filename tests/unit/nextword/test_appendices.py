@@ -16,6 +16,7 @@ pytest.importorskip("transformers")
 
 from enumerable_lm import EnumerableLM
 from lms import next_probs, tiny
+from prompts import prompt
 
 from aleatoric.errors import UsageError
 from aleatoric.models.base import Ask, Prompting
@@ -32,7 +33,7 @@ from aleatoric.nextword.biased import (
 )
 from aleatoric.nextword.live import LiveModel
 from aleatoric.nextword.rules import first_word, first_word_paper, normalise, text_rule
-from aleatoric.nextword.sampled import Prompt, mc
+from aleatoric.nextword.sampled import mc
 from aleatoric.nextword.tree import Limits
 from aleatoric.types import Categorical, Choices, Item
 
@@ -68,7 +69,7 @@ def test_words_of_the_paper_rule_have_their_enumerated_frequencies(window: int) 
     for text, p in texts_of(lm, 5).items():
         expected[first_word_paper(text.decode(errors="replace"))] += p
     assert sum(expected.values()) == pytest.approx(1)
-    [draws] = mc(lm, [Prompt("x", "~")], samples=4000, rule=text_rule("paper"))
+    [draws] = mc(lm, [prompt("x", "~")], samples=4000, rule=text_rule("paper"))
     found = {None: draws.failed, **draws.counts}
     assert found.keys() <= expected.keys()
     common = [word for word, p in expected.items() if p * 4000 >= 5]
@@ -82,7 +83,7 @@ def test_words_of_the_paper_rule_have_their_enumerated_frequencies(window: int) 
 
 def test_sampled_texts_of_unknown_rules_have_a_fixed_length() -> None:
     lm = EnumerableLM((b"~", b"a", b"b", b" "), depth=40, seed=1)
-    [draws] = mc(lm, [Prompt("x", "~")], samples=200, rule=text_rule("module:function"))
+    [draws] = mc(lm, [prompt("x", "~")], samples=200, rule=text_rule("module:function"))
     lengths = {len(text) for text in draws.counts}
     assert max(lengths) == 16
     assert min(lengths) < 16  # texts that the model ends
@@ -92,7 +93,7 @@ def test_sampled_texts_of_unknown_rules_have_a_fixed_length() -> None:
 def test_texts_are_those_of_the_word_states(kind: str) -> None:
     """Texts cut by the corrected rule give the words that are counted without texts."""
     lm = tiny(kind)
-    prompts = [Prompt(item.id, item.context) for item in ITEMS]
+    prompts = [prompt(item.id, item.context) for item in ITEMS]
     for lead in ("skip", "condition"):
         words = mc(lm, prompts, samples=300, lead=lead)
         texts = mc(lm, prompts, samples=300, rule=text_rule("corrected", lead))
@@ -103,7 +104,7 @@ def test_texts_are_those_of_the_word_states(kind: str) -> None:
 
 def test_paper_words_do_not_depend_on_batches() -> None:
     lm = tiny("gpt2")
-    prompts, rule = [Prompt(item.id, item.context) for item in ITEMS], text_rule("paper")
+    prompts, rule = [prompt(item.id, item.context) for item in ITEMS], text_rule("paper")
     expected = mc(lm, prompts, samples=100, rule=rule)
     for limits in (Limits(nodes=1), Limits(nodes=7, pack=1)):
         assert mc(lm, prompts, samples=100, rule=rule, limits=limits) == expected
@@ -146,7 +147,7 @@ def test_biased_probabilities_equal_a_naive_softmax(kind: str) -> None:
 
 def test_support_are_words_of_all_samples_of_people_and_the_original() -> None:
     lm, rule = tiny("gpt2"), text_rule("corrected")
-    prompts = [Prompt(item.id, item.context) for item in ITEMS]
+    prompts = [prompt(item.id, item.context) for item in ITEMS]
     plan = [(Decoder(), 30), (Decoder(greedy=True), 1)]
     plan += [(Decoder(top_p=p), 100) for p in (0.7, 0.8, 0.9)]
     drawn = [mc(lm, prompts, samples=n, decoder=how, rule=rule) for how, n in plan]

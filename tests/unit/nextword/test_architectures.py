@@ -15,6 +15,7 @@ torch = pytest.importorskip("torch")
 pytest.importorskip("transformers")
 
 from lms import RestrictedModel, next_probs, tiny, tokenizer
+from prompts import prompt
 from scipy.stats import chisquare
 from transformers import AutoConfig, AutoModelForCausalLM
 
@@ -36,7 +37,7 @@ from aleatoric.models.sampling import (
 from aleatoric.nextword.bounds import WordProbabilities
 from aleatoric.nextword.exact import Question, Search, exact
 from aleatoric.nextword.rules import DONE, WordState, advance
-from aleatoric.nextword.sampled import Prompt, mc
+from aleatoric.nextword.sampled import mc
 from aleatoric.nextword.tree import Limits
 from aleatoric.nextword.vocabulary import Vocabulary
 from aleatoric.tuning.losses import human_losses, word_tree
@@ -278,7 +279,7 @@ def test_word_probabilities_match_plain_forward_passes(kind):
 @pytest.mark.parametrize("kind", sampled(ALL, (*QUICK, *QUICK_PLAIN)))
 def test_sampled_words_match_plain_forward_passes(kind):
     lm, samples = few(loaded(kind, ALL[kind])), 2000
-    prompts = [Prompt(str(i), context) for i, context in enumerate(CONTEXTS)]
+    prompts = [prompt(str(i), context) for i, context in enumerate(CONTEXTS)]
     drawn = mc(lm, prompts, samples=samples, lead="condition")
     for context, draws in zip(CONTEXTS, drawn, strict=True):
         plain = plain_words(lm, context)
@@ -369,11 +370,11 @@ def test_length_dependent_rotary_scaling_limits_context_length():
 def test_short_position_range_works_or_is_rejected(kind, positions):
     name = "n_positions" if "n_positions" in IN_TREE[kind] else "max_position_embeddings"
     lm = loaded(kind, IN_TREE[kind] | {name: positions})
-    prompts = [Prompt(str(i), text) for i, text in enumerate(["He", "so many", "the man said"])]
+    prompts = [prompt(str(i), text) for i, text in enumerate(["He", "so many", "the man said"])]
     for drawn in mc(lm, prompts, samples=200):
         assert sum(drawn.counts.values()) + drawn.failed == 200
     with pytest.raises(UsageError, match=f"window of {positions}") as caught:
-        mc(lm, [Prompt("0", "many " * positions)], samples=10)
+        mc(lm, [prompt("0", "many " * positions)], samples=10)
     assert is_one_line(caught.value)
 
 

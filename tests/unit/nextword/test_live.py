@@ -17,6 +17,7 @@ torch = pytest.importorskip("torch")
 pytest.importorskip("transformers")
 
 from lms import RestrictedModel, brute_force, next_probs, tiny, tokenizer, without_partial_tokens
+from prompts import prompt
 from scipy.stats import chi2_contingency, chisquare
 from word_heads import head
 
@@ -31,7 +32,7 @@ from aleatoric.nextword.exact import Question, Search, exact
 from aleatoric.nextword.head import HeadSearch
 from aleatoric.nextword.live import LiveModel, survey, unknown_notes
 from aleatoric.nextword.rules import first_word, normalise
-from aleatoric.nextword.sampled import Prompt, mc
+from aleatoric.nextword.sampled import mc
 from aleatoric.nextword.tree import Limits, Tree, encode_contexts, passages_of
 from aleatoric.result_types import Table
 from aleatoric.types import Draws
@@ -85,7 +86,7 @@ def test_exact_equals_brute_force(kind):
 @pytest.mark.parametrize("kind", sampled(KINDS, ["gpt2"]))
 def test_mc_matches_distribution_of_generate(kind):
     lm = tiny(kind, torch.float32)
-    [draws] = mc(lm, [Prompt("x", "There are")], samples=2000, seed=1)
+    [draws] = mc(lm, [prompt("x", "There are")], samples=2000, seed=1)
     ids = torch.tensor([lm.encode("There are")])
     torch.manual_seed(0)
     ends = [i for i, piece in enumerate(lm.pieces) if piece is None]
@@ -116,7 +117,7 @@ def test_mc_matches_distribution_of_generate(kind):
 def test_mc_and_exact_estimate_the_same_event(decoder):
     lm = tiny("llama")
     how = Decoder.parse(decoder)
-    [draws] = mc(lm, [Prompt("x", "He said")], samples=5000, seed=2, decoder=how)
+    [draws] = mc(lm, [prompt("x", "He said")], samples=5000, seed=2, decoder=how)
     top = tuple(sorted(draws.counts, key=draws.counts.__getitem__, reverse=True)[:20])
     [found] = exact(lm, [Question("He said", top)], decoder=how, search=Search(1e-3, 3000))
     n = sum(draws.counts.values())
@@ -137,7 +138,7 @@ def test_head_agrees_with_exact():
 @pytest.mark.parametrize("kind", sampled(KINDS, ["gpt2"]))
 def test_draws_do_not_depend_on_batch_or_order(kind):
     lm = tiny(kind, torch.float32)
-    prompts = [Prompt(str(i), context) for i, context in enumerate(CONTEXTS)]
+    prompts = [prompt(str(i), context) for i, context in enumerate(CONTEXTS)]
     expected = {d.item_id: d for d in mc(lm, prompts, samples=200, seed=3)}
     for limits in (Limits(nodes=13), Limits(nodes=1000, pack=1)):
         got = mc(lm, prompts[::-1], samples=200, seed=3, limits=limits)
@@ -170,7 +171,7 @@ def test_contexts_tokenized_differently_in_passage_run_separately():
 
 def test_out_of_memory_halves_batch_and_continues(monkeypatch):
     lm = tiny("gpt2")
-    prompts = [Prompt(str(i), context) for i, context in enumerate(CONTEXTS)]
+    prompts = [prompt(str(i), context) for i, context in enumerate(CONTEXTS)]
     prompts = prompts[:3]
     expected = mc(lm, prompts, samples=100)
     real, sizes = tree_module.Tree._extend, []
@@ -212,7 +213,7 @@ def test_persistent_out_of_memory_raises(monkeypatch):
 
     monkeypatch.setattr(tree_module.Tree, "_extend", never)
     with pytest.raises(ModelError, match="out of memory"):
-        mc(tiny("gpt2"), [Prompt("a", "He")], samples=10)
+        mc(tiny("gpt2"), [prompt("a", "He")], samples=10)
 
 
 @pytest.mark.parametrize("search", ["exact", "head"])
@@ -241,7 +242,7 @@ def test_context_that_nearly_fills_the_window_gets_an_answer():
     text = "many"
     while len(lm.encode(text + " many")) + 8 <= lm.window:
         text += " many"
-    [draws] = mc(lm, [Prompt("x", text)], samples=300)
+    [draws] = mc(lm, [prompt("x", text)], samples=300)
     assert sum(draws.counts.values()) + draws.failed == 300
     [found] = exact(lm, [Question(text, WORDS)], search=Search(1e-3, 5000))
     assert all(low <= high for low, high in zip(found.low, found.high, strict=True))
@@ -258,7 +259,7 @@ def test_empty_context_requires_bos_token():
 def test_exact_and_mc_agree_on_right_to_left_script():
     lm = tiny("llama")
     context = "שלום"
-    [draws] = mc(lm, [Prompt("x", context)], samples=3000, seed=5)
+    [draws] = mc(lm, [prompt("x", context)], samples=3000, seed=5)
     hebrew = ("א", "ב", "the")
     [found] = exact(lm, [Question(context, hebrew)], search=Search(2e-3, 3000))
     n = sum(draws.counts.values())
@@ -321,7 +322,7 @@ def test_survey_matches_exact_search_and_head(kind):
 @pytest.mark.parametrize("kind", sampled(KINDS, ["gpt2"]))
 def test_uncertain_draw_is_recomputed_without_batching(kind, monkeypatch):
     lm = tiny(kind)
-    prompts = [Prompt(str(i), context) for i, context in enumerate(CONTEXTS)]
+    prompts = [prompt(str(i), context) for i, context in enumerate(CONTEXTS)]
     plain = mc(lm, prompts, samples=50)
     monkeypatch.setattr("aleatoric.nextword.sampled.rounding_of", lambda _: 0.2)
     assert mc(lm, prompts, samples=50) == plain
@@ -351,7 +352,7 @@ def test_separately_run_nodes_match_plain_forward_passes(kind, monkeypatch):
 @pytest.mark.parametrize("kind", sampled(KINDS, ["gpt2"]))
 def test_single_precision_draws_do_not_depend_on_batch(kind):
     lm = tiny(kind, torch.float32)
-    prompts = [Prompt(str(i), context) for i, context in enumerate(CONTEXTS)]
+    prompts = [prompt(str(i), context) for i, context in enumerate(CONTEXTS)]
     wanted = mc(lm, prompts, samples=400)
     for limits in (Limits(nodes=17), Limits(pack=1)):
         assert mc(lm, prompts[:2], samples=400, limits=limits) == wanted[:2]
@@ -370,7 +371,7 @@ def test_draws_follow_the_probabilities():
 
 
 def test_mc_returns_draws():
-    [found] = mc(tiny("gpt2"), [Prompt("1:2", "He")], samples=50)
+    [found] = mc(tiny("gpt2"), [prompt("1:2", "He")], samples=50)
     assert isinstance(found, Draws)
     assert sum(found.counts.values()) + found.failed == 50
     assert len(tokenizer()) == len(tiny("gpt2").pieces)

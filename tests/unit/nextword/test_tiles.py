@@ -8,11 +8,12 @@ import torch
 from hypothesis import given
 from hypothesis import strategies as st
 from lms import next_probs, tiny, tokenizer
+from prompts import prompt
 from transformers import LlamaConfig, LlamaForCausalLM, MistralConfig, MistralForCausalLM
 
 from aleatoric.models.attention import SIZE, ProbeTree, Tiles
 from aleatoric.models.hf import in_tiles, wrap
-from aleatoric.nextword.sampled import Prompt, mc
+from aleatoric.nextword.sampled import mc
 from aleatoric.nextword.tree import Limits, TokenPassage, Tree
 
 
@@ -69,7 +70,7 @@ def _grown(lm, passages):
 
 def test_draws_do_not_depend_on_tiling():
     dense = tiny("gpt2")
-    prompts = [Prompt(f"{i}", text) for i, text in enumerate(["the cat", "the", "a dog"])]
+    prompts = [prompt(f"{i}", text) for i, text in enumerate(["the cat", "the", "a dog"])]
     tiled = in_tiles(dense)
     assert mc(tiled, prompts, samples=200) == mc(replace(tiled, tiled=False), prompts, samples=200)
 

@@ -15,13 +15,13 @@ from hypothesis import strategies as st
 from aleatoric.errors import DataError, UsageError
 from aleatoric.models.base import Forcing, Strip
 from aleatoric.models.forced import (
-    Windows,
     batches,
     causal_forced,
     chunks,
     load_smollm2,
     parts,
     seq2seq_forced,
+    windows_of,
 )
 from aleatoric.models.gguf import smollm2_is_cached
 from aleatoric.types import Document, SentencePair
@@ -110,7 +110,7 @@ def test_seq2seq_logits_match_one_sentence_at_a_time(kind: str, batch_tokens: in
 def test_windows_score_every_token_but_the_first_once(n: int, length: int, data: Any) -> None:
     stride = data.draw(st.integers(1, length - 1))
     counts: Counter[int] = Counter()
-    for start, stop, first in Windows(length, stride).of(n):
+    for start, stop, first in windows_of(length, stride, n):
         assert start < first <= stop <= start + length
         counts.update(range(first, stop))
     assert counts == Counter(range(1, n))
