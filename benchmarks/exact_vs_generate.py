@@ -27,7 +27,6 @@ from aleatoric.nextword.bounds import WordProbabilities
 from aleatoric.nextword.exact import Question, Search, exact
 from aleatoric.nextword.rules import first_word_paper, normalise
 from aleatoric.nextword.sampled import mc
-from aleatoric.nextword.vocabulary import Vocabulary
 from aleatoric.types import Item
 
 
@@ -108,20 +107,18 @@ def mean_tvd(items: Sequence[Cloze], found: Sequence[WordProbabilities]) -> str:
 
 
 def compare(lm: HFModel, items: Sequence[Cloze], options: argparse.Namespace) -> None:
-    vocabulary, sync = Vocabulary(lm.pieces), _synchroniser(lm)
-    exact(lm, questions(items[:2]), vocabulary=vocabulary)  # make the tables, warm the kernels
+    sync = _synchroniser(lm)
+    exact(lm, questions(items[:2]))  # make the tables, warm the kernels
     search = Search(tolerance=options.tolerance)
     costs: dict[str, Cost] = {}
     costs["exact"], found = timed(
-        lambda: exact(lm, questions(items), search=search, vocabulary=vocabulary), len(items), sync
+        lambda: exact(lm, questions(items), search=search), len(items), sync
     )
     nodes = sum(f.nodes for f in found) / len(found)
     print(f"{len(items)} contexts, {nodes:.1f} nodes each for exact, {mean_tvd(items, found)}")
     few = spread(items, options.mc)
     prompts = [Item(item.id, "", item.context, ()) for item in few]
-    costs["mc"], _ = timed(
-        lambda: mc(lm, prompts, samples=options.samples, vocabulary=vocabulary), len(few), sync
-    )
+    costs["mc"], _ = timed(lambda: mc(lm, prompts, samples=options.samples), len(few), sync)
     fewer = spread(items, options.generate)
     costs["paper"], _ = timed(
         lambda: [paper(lm, item, options.samples) for item in fewer], len(fewer), sync
@@ -140,11 +137,9 @@ def spread(items: Sequence[Cloze], count: int) -> Sequence[Cloze]:
 
 
 def full(lm: HFModel, items: Sequence[Cloze], options: argparse.Namespace) -> None:
-    vocabulary, sync = Vocabulary(lm.pieces), _synchroniser(lm)
+    sync = _synchroniser(lm)
     search = Search(tolerance=options.tolerance)
-    cost, found = timed(
-        lambda: exact(lm, questions(items), search=search, vocabulary=vocabulary), 1, sync
-    )
+    cost, found = timed(lambda: exact(lm, questions(items), search=search), 1, sync)
     peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1e6
     nodes = sum(f.nodes for f in found)
     print(f"exact: {len(items)} contexts, {nodes} nodes, peak {peak:.2f} GB")

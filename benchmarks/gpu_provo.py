@@ -20,6 +20,7 @@ import json
 import time
 from collections import Counter
 from collections.abc import Callable, Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -37,12 +38,11 @@ from transformers import (
 from aleatoric.models.decoding import Decoder
 from aleatoric.models.hf import HFModel, wrap
 from aleatoric.models.pieces import token_pieces
+from aleatoric.models.plain import Limits
 from aleatoric.nextword.answers import human_counts
 from aleatoric.nextword.exact import Question, exact
 from aleatoric.nextword.rules import first_word_paper
 from aleatoric.nextword.sampled import mc
-from aleatoric.nextword.tree import Limits
-from aleatoric.nextword.vocabulary import Vocabulary
 from aleatoric.types import Item
 
 PASSAGES, WORDS, PEOPLE = 55, 50, 40
@@ -86,13 +86,12 @@ def main() -> None:
     lm = random_model(options.shape, options.tokenizer, options.device, options.dtype)
     passes = f"window {lm.window}, {'tiles' if lm.tiled else 'masks'}"
     say(f"the model is ready: {lm.model.num_parameters() / 1e9:.2f}e9 parameters, {passes}", lm)
-    vocabulary = Vocabulary(lm.pieces)
     decoder = Decoder(temperature=options.temperature)
     if options.corpus:
         prompts, provo = read(options.corpus, options.contexts)
     else:
         prompts, provo = provo_sized(lm)[: options.contexts], []
-    people = mc(lm, prompts, samples=PEOPLE, seed=1, decoder=decoder, vocabulary=vocabulary)
+    people = mc(lm, prompts, samples=PEOPLE, seed=1, decoder=decoder)
     questions = [question(prompt, own.counts) for prompt, own in zip(prompts, people, strict=True)]
     tokens = np.mean([len(lm.continuation(f" {w}")) for own in people[::40] for w in own.counts])
     distinct = np.mean([len(own.counts) for own in people])
@@ -104,7 +103,7 @@ def main() -> None:
     for title, asked in timed.items():
 
         def run_exact(asked: list[Question] = asked) -> Any:
-            return exact(lm, asked, decoder=decoder, vocabulary=vocabulary)
+            return exact(lm, asked, decoder=decoder)
 
         found, seconds[title] = best_of(run_exact, lm, options.repeats)
         nodes = np.mean([one.nodes for one in found])
@@ -112,8 +111,9 @@ def main() -> None:
     for pack in options.pack:
 
         def run_mc(pack: int = pack) -> Any:
-            how: dict[str, Any] = {"samples": options.samples, "limits": Limits(pack=pack)}
-            return mc(lm, prompts, decoder=decoder, vocabulary=vocabulary, **how)
+            how: dict[str, Any] = {"samples": options.samples}
+            packed = replace(lm, limits=Limits(pack=pack))
+            return mc(packed, prompts, decoder=decoder, **how)
 
         drawn, took = best_of(run_mc, lm, min(options.repeats, 2))
         seconds["mc"] = min(seconds.get("mc", took), took)

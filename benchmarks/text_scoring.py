@@ -34,8 +34,9 @@ from scipy.stats import wasserstein_distance
 from aleatoric.levels.text_variability import ScoredTexts, Scores, score_blocks
 from aleatoric.metrics.distances import w1
 from aleatoric.probes.base import Probe
+from aleatoric.probes.overlaps import ngram_probe
 from aleatoric.probes.taggers import Tokeniser, open_tokeniser, textblob
-from aleatoric.probes.tools import TextReader, ngram_probe
+from aleatoric.probes.tools import TextReader
 from aleatoric.rng import stream
 
 INPUTS, TEXTS, ORDERS = 2000, 10, (1, 2, 3)

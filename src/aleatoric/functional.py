@@ -139,7 +139,7 @@ def e_ece(probs: Any, targets: Any, bins: int = 15, scheme: str = "ancestral") -
             f"target {place} is {wanted[place]}; use class numbers from 0 to {last}."
         )
     with np.errstate(divide="ignore"):
-        found = naive.columns(np.log(rows), wanted, [Scheme.parse(scheme)], [None])
+        found = naive.columns(np.log(rows), wanted, [(Scheme.parse(scheme), None)])
     (columns,) = found.expected.values()
     edges = calibration.equal_width_edges(_bins(bins))
     value = calibration.ece(columns.confidence, columns.accuracy, edges)

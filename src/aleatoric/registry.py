@@ -94,10 +94,9 @@ PLUGINS: dict[str, dict[str, str]] = {
     "tokenisers": _from("probes.taggers", "spacy=spacy_tokens spacy-words=spacy_words whitespace"),
     "encoders": _from("probes.encoders", "minilm multilingual st=sentence_transformers"),
     "probes": {
-        **_from("probes.tools", "lexical=open_lexical syntactic=open_syntactic"),
+        **_from("probes.overlaps", "lexical=open_lexical syntactic=open_syntactic"),
+        **_from("probes.overlaps", "dependency=open_dependency compression=open_compression"),
         **_from("probes.semantic", "semantic=open_semantic euclidean=open_euclidean"),
-        "dependency": "aleatoric.probes.dependencies:open_dependency",
-        "compression": "aleatoric.probes.compression:open_compression",
         **_from("probes.nli", "nli=open_nli nli_clusters=open_clusters entailment=open_entailment"),
         **_from(
             "probes.one_text",

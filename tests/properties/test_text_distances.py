@@ -13,8 +13,9 @@ from hypothesis import strategies as st
 
 from aleatoric.probes.base import Block, Distance
 from aleatoric.probes.ngrams import ArrayNgrams, CompiledNgrams, numbered, sorted_by
+from aleatoric.probes.overlaps import ngram_probe
 from aleatoric.probes.taggers import open_tokeniser
-from aleatoric.probes.tools import TextReader, ngram_probe
+from aleatoric.probes.tools import TextReader
 
 LADDERS = [ArrayNgrams, *([CompiledNgrams] if find_spec("numba") else [])]
 TEXT = st.lists(st.sampled_from(["a", "A", "b", "c", "ab"]), max_size=9)

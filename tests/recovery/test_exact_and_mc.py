@@ -21,7 +21,6 @@ from aleatoric.nextword.answers import human_counts
 from aleatoric.nextword.bounds import WordProbabilities
 from aleatoric.nextword.exact import Question, Search, exact
 from aleatoric.nextword.sampled import mc
-from aleatoric.nextword.vocabulary import Vocabulary
 from aleatoric.types import Categorical
 
 pytestmark = pytest.mark.skipif(
@@ -60,13 +59,12 @@ def sampled_distances(
 @pytest.mark.long
 def test_sampled_distance_exceeds_exact_by_predicted_noise(provo):
     lm = load_smollm2("", LoadOptions(device="cpu"))
-    vocabulary = Vocabulary(lm.pieces)
     people = people_of(provo)
     questions = [Question(c, tuple(own), tuple(own.values())) for c, own in people]
-    found = exact(lm, questions, search=Search(tolerance=0.02), vocabulary=vocabulary)
+    found = exact(lm, questions, search=Search(tolerance=0.02))
     bounds = [one.tvd(own) for one, (_, own) in zip(found, people, strict=True)]
     prompts = [prompt(str(i), context) for i, (context, _) in enumerate(people)]
-    draws = mc(lm, prompts, samples=SAMPLES, vocabulary=vocabulary)
+    draws = mc(lm, prompts, samples=SAMPLES)
     sampled = [
         distance(own, {w: n / sum(d.counts.values()) for w, n in d.counts.items()})
         for (_, own), d in zip(people, draws, strict=True)

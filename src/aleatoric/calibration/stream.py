@@ -15,10 +15,10 @@ from aleatoric.calibration.kernels import naive
 from aleatoric.calibration.results import CalibrationResult, GroupedSums, estimate_all, grouped
 from aleatoric.calibration.statistics import (
     EXPECTED,
+    Asked,
     GroupDraws,
     Scheme,
     TokenRows,
-    Uniforms,
     join_rows,
 )
 from aleatoric.calibration.sums import N_SCORES, AllClasses, PredictedClasses, StreamState
@@ -178,9 +178,10 @@ class CalibrationStream:
         return grouped(self._state)
 
     def _columns(self, values: Any, targets: Any, groups: list[str]) -> TokenRows:
-        uniforms = [None if draws is None else draws.numbers(groups) for draws in self._draws]
+        numbers = [None if draws is None else draws.numbers(groups) for draws in self._draws]
+        asked = list(zip(self.schemes, numbers, strict=True))
         try:
-            columns = run(values, targets, self.schemes, uniforms, self._engine)
+            columns = run(values, targets, asked, self._engine)
             check_columns(columns, self._units, values.dtype)
         except BaseException:
             for draws in self._draws:
@@ -233,14 +234,12 @@ def _below(arrays: Mapping[str, NDArray[Any]], prefix: str) -> Arrays:
     return {n.removeprefix(start): values for n, values in arrays.items() if n.startswith(start)}
 
 
-def run(
-    values: Any, targets: Any, schemes: Sequence[Scheme], uniforms: Uniforms, engine: Engine
-) -> TokenRows:
+def run(values: Any, targets: Any, asked: Asked, engine: Engine) -> TokenRows:
     """The columns of a checked chunk, from the given engine or the fastest available one."""
     engine = _fastest(values) if engine == "auto" else engine
     if engine == "naive":
         numbers = host(values.double() if hasattr(values, "double") else values)
-        return naive.columns(numbers, host(targets).astype(np.int64), schemes, uniforms)
+        return naive.columns(numbers, host(targets).astype(np.int64), asked)
     import torch
 
     from aleatoric.calibration.kernels import torch_pass, triton_pass
@@ -250,7 +249,7 @@ def run(
     logits = torch.as_tensor(values)
     # A copy: kept rows must not change with the array of the caller.
     target_ids = torch.as_tensor(targets, device=logits.device).long().clone()
-    return kernels[engine](logits, target_ids, schemes, uniforms)
+    return kernels[engine](logits, target_ids, asked)
 
 
 def _fastest(values: Any) -> Engine:

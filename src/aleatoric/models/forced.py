@@ -6,7 +6,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from functools import partial
 from typing import TYPE_CHECKING, Any, NamedTuple
 
@@ -23,12 +23,12 @@ from aleatoric.models.base import (
     Reads,
     Strip,
     check_template,
-    input_device,
     pages,
     text_key,
 )
 from aleatoric.models.loading import (
     Direction,
+    LoadedModel,
     check_no_languages,
     direction,
     load_spec,
@@ -66,28 +66,10 @@ def windows_of(
 
 
 @dataclass(frozen=True, eq=False)
-class _HFForced:
-    label: str
-    version: str
-    model: Any = field(repr=False)
-    tokenizer: Any = field(repr=False)
-
-    @property
-    def device(self) -> Any:
-        """The torch device on which tokens are read."""
-        return input_device(self.model)
-
-    @property
-    def vocabulary_size(self) -> int:
-        """The width of its logits."""
-        return int(self.model.get_output_embeddings().weight.shape[0])
-
-
-@dataclass(frozen=True, eq=False)
-class CausalForced(_HFForced):
+class CausalForced(LoadedModel):
     """A causal LM that reads documents in windows; a document's first token is not scored."""
 
-    window: int
+    version: str
     stride: int
     start: tuple[int, ...]
     reads: Reads = "text"
@@ -104,14 +86,13 @@ class CausalForced(_HFForced):
         pairs = zip(items, rows, strict=True)
         return [list(self._strips(item.id, (*self.start, *row))) for item, row in pairs]
 
-    def logits(self, strips: Sequence[Strip]) -> Tensor:
+    def logits(self, strips: Sequence[Strip]) -> Any:
         """Return the logits after each given token."""
         import torch
 
         ids, mask = padded([strip.given for strip in strips], self.device)
         with torch.inference_mode():
-            logits: Tensor = self.model(input_ids=ids, attention_mask=mask, use_cache=False).logits
-        return logits
+            return self.model(input_ids=ids, attention_mask=mask, use_cache=False).logits
 
     def _strips(self, group: str, tokens: tuple[int, ...]) -> Iterator[Strip]:
         n_given = max(1, len(self.start))
@@ -147,18 +128,18 @@ def causal_forced(
         raise UsageError(
             f"{label}: --window {length} holds no more than what begins a text; use more."
         )
-    return CausalForced(label, version, model, tokenizer, length, step, start)
+    return CausalForced(label, model, tokenizer, length, version, step, start)
 
 
 @dataclass(frozen=True, eq=False)
-class Seq2SeqForced(_HFForced):
+class Seq2SeqForced(LoadedModel):
     """An encoder-decoder that reads a source and is given its translation, token by token.
 
     The end-of-sentence token is scored; other special tokens of the target, such as its language,
     are given and not scored.
     """
 
-    window: int
+    version: str
     direction: Direction
     template: str = SOURCE
     reads: Reads = "pairs"
@@ -209,7 +190,7 @@ def seq2seq_forced(
     forcing = forcing or Forcing()
     check_template(forcing.template, SOURCE, "the sentence goes")
     how = direction(model, tokenizer, forcing, label), forcing.template
-    return Seq2SeqForced(label, version, model, tokenizer, positions_of(model.config), *how)
+    return Seq2SeqForced(label, model, tokenizer, positions_of(model.config), version, *how)
 
 
 def _load(kind: str, argument: str, forcing: Forcing) -> ForcedModel:

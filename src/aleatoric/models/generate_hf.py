@@ -18,12 +18,12 @@ from aleatoric.models.base import (
     LoadOptions,
     Writing,
     chat_text,
-    input_device,
     is_out_of_memory,
     joined,
 )
 from aleatoric.models.loading import (
     Direction,
+    LoadedModel,
     check_no_languages,
     direction,
     end_ids,
@@ -99,24 +99,8 @@ class PlainBatch:
 
 
 @dataclass(frozen=True, eq=False)
-class HFNetwork:
-    """A model of transformers with its tokenizer: what both kinds share."""
-
-    label: str
-    model: Any = field(repr=False)
-    tokenizer: Any = field(repr=False)
-    window: int
-    """The longest sequence it accepts; for an encoder-decoder, on either side."""
-
-    @property
-    def device(self) -> Any:
-        """The torch device."""
-        return input_device(self.model)
-
-    @cached_property
-    def width(self) -> int:
-        """The width of its logits."""
-        return int(self.model.get_output_embeddings().weight.shape[0])
+class HFNetwork(LoadedModel):
+    """A model of transformers as both kinds of networks need it."""
 
     def decode(self, ids: Ids) -> str:
         """Return the text of tokens without special ones, with its spaces unchanged."""
@@ -227,7 +211,7 @@ def causal_network(model: Any, tokenizer: Any, *, label: str, bos: str = "auto")
 
 def _can_pad(network: CausalNetwork) -> bool:
     """Whether a short row, padded and copied, gives the same logits as by itself."""
-    a, b, c = (token % network.width for token in (1, 2, 3))
+    a, b, c = (token % network.vocabulary_size for token in (1, 2, 3))
     rows = ((b,), (c,)), ((a, b, c), (c,)), ((b,), (a,))
     try:
         expected = torch.cat([network.alone(*row) for row in rows])

@@ -120,17 +120,15 @@ def wrap(
     """Wrap a model and tokenizer already in memory."""
     start = start_tokens(tokenizer, bos, name)
     model.eval()
-    pieces = token_pieces(tokenizer, model.config.get_text_config().vocab_size)
-    ends = end_ids(model)
-    pieces = tuple(None if i in ends else piece for i, piece in enumerate(pieces))
+    config = model.config.get_text_config()
+    pieces = token_pieces(tokenizer, config.vocab_size, end_ids(model))
     lm = HFModel(
         name, revision, tokenizer, pieces, positions_of(model.config), start,
         model=model, plain=PlainPass(model), precision=precision_of(model),
         window=window_of(model.config),
     )  # fmt: skip
     if not has_tree_pass(lm):
-        kind = model.config.get_text_config().model_type
-        reason = f"a tree pass does not hold for models of type {kind}"
+        reason = f"a tree pass does not hold for models of type {config.model_type}"
         return replace(lm, window=0, plain_reason=reason)
     return in_tiles(lm) if lm.device.type == "cuda" else lm
 

@@ -9,7 +9,7 @@ import os
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
-from functools import partial
+from functools import cached_property, partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -30,6 +30,27 @@ from aleatoric.models.pieces import load_tokenizer
 
 if TYPE_CHECKING:
     from torch import Tensor
+
+
+@dataclass(frozen=True, eq=False)
+class LoadedModel:
+    """A model of transformers with its tokenizer."""
+
+    label: str
+    model: Any = field(repr=False)
+    tokenizer: Any = field(repr=False)
+    window: int
+    """The longest sequence that it reads at once; for an encoder-decoder, on either side."""
+
+    @property
+    def device(self) -> Any:
+        """The torch device on which tokens are read."""
+        return input_device(self.model)
+
+    @cached_property
+    def vocabulary_size(self) -> int:
+        """The width of its logits."""
+        return int(self.model.get_output_embeddings().weight.shape[0])
 
 
 QUANTIZED = ("4bit", "8bit")
@@ -69,13 +90,9 @@ def load_parts(
     n_tensors = check_folder(Path(name)) if is_local else None
     with hub.quiet(transformers), refusing(name):
         config = transformers.AutoConfig.from_pretrained(name, **options)
-        kind = "AutoModelForCausalLM"
-        if getattr(config, "is_encoder_decoder", False):
-            (check_pairs or partial(_refuse_pairs, name))()
-            kind = "AutoModelForSeq2SeqLM"
+        model_class = _class_of(transformers, config, check_pairs or partial(_refuse_pairs, name))
         _check_layers(name, config, n_tensors)
         tokenizer = load_tokenizer(name, **options)
-        model_class = getattr(transformers, kind)
         model = gguf.whole_model(model_class, name, **options, **weights, **placed)
         model = (model if placed else model.to(device)).eval()
         gguf.check_weights(model)
@@ -106,9 +123,9 @@ def precision_of(model: Any) -> str:
 
 def load_config(name: str, revision: str | None = None, trust_remote_code: bool = False) -> Any:
     """Load the configuration of a checkpoint."""
-    options = hub_options(name, revision)
     _, transformers = import_heavy("torch", "transformers")
-    options |= {"revision": revision, "trust_remote_code": trust_remote_code}
+    options = {"revision": revision, "trust_remote_code": trust_remote_code}
+    options |= hub_options(name, revision)
     with refusing(name):
         return transformers.AutoConfig.from_pretrained(name, **options)
 
@@ -124,6 +141,13 @@ def hub_options(name: str, revision: str | None) -> dict[str, Any]:
     """Return options for loading a model of the hub, as `hub.options`."""
     with refusing(name):
         return hub.options(name, revision, "hf:FOLDER")
+
+
+def _class_of(transformers: Any, config: Any, check_pairs: Callable[[], None]) -> Any:
+    if not getattr(config, "is_encoder_decoder", False):
+        return transformers.AutoModelForCausalLM
+    check_pairs()
+    return transformers.AutoModelForSeq2SeqLM
 
 
 def _refuse_pairs(name: str) -> None:
@@ -209,12 +233,10 @@ _OF_HUB = {
 
 def _of_hub(error: BaseException | None) -> tuple[str, str] | None:
     """Return problem and fix of the hub's error that caused another error, if there is one."""
-    while error is not None:
-        # A gated model is also one that is not found.
-        if (name := type(error).__name__) in _OF_HUB:
-            return _OF_HUB[name]
-        error = error.__cause__ or error.__context__
-    return None
+    if error is None:
+        return None
+    # A gated model is also one that is not found.
+    return _OF_HUB.get(type(error).__name__) or _of_hub(error.__cause__ or error.__context__)
 
 
 def failing_pass(name: str, error: Exception) -> UsageError:

@@ -76,6 +76,19 @@ class Passes(Protocol):
         """Return the logits after each text, independent of the other texts."""
 
 
+@dataclass(frozen=True, slots=True)
+class Limits:
+    """How much is run at once; 0 chooses by device.
+
+    `nodes` is the number of tokens per forward pass, `memory` bounds their logits in bytes, `pack`
+    is the number of contexts whose trees grow together.
+    """
+
+    nodes: int = 0
+    memory: int = 0
+    pack: int = 0
+
+
 @dataclass(frozen=True, eq=False)
 class LanguageModel:
     """A causal language model with its tokenizer, as the word estimators need it.
@@ -98,6 +111,7 @@ class LanguageModel:
     """The type of the model's numbers, and what quantizes or runs them."""
     window: int = field(default=0, kw_only=True)
     tiled: bool = field(default=False, kw_only=True)
+    limits: Limits = field(default=Limits(), kw_only=True)
     plain_reason: str | None = field(default=None, kw_only=True)
     """Why words are computed in plain passes; `None` if this needs no note."""
 

@@ -259,11 +259,11 @@ class VLLMPasses:
 
     def alone(self, texts: Sequence[Ids]) -> Tensor:
         """Return the log-probabilities after each text, run by itself and without a cache."""
-        rows = []
-        for text in texts:
-            self.engine.forget()
-            rows.append(self._log_probs([text]))
-        return torch.cat(rows)
+        return torch.cat([self._alone(text) for text in texts])
+
+    def _alone(self, text: Ids) -> Tensor:
+        self.engine.forget()
+        return self._log_probs([text])
 
     def _log_probs(self, texts: Sequence[Ids], memory: int = 1 << 30) -> Tensor:
         options = {"max_tokens": 1, "logprobs": -1, "flat_logprobs": True, "detokenize": False}
@@ -289,9 +289,8 @@ def load(argument: str, loading: LoadOptions) -> LanguageModel:
 def word_model(engine: VLLMEngine, bos: str = "auto") -> LanguageModel:
     """Return a loaded engine as a model of next words."""
     name = short_name(engine.name)
-    start, ends = start_tokens(engine.tokenizer, bos, name), end_ids(engine)
-    spelled = enumerate(token_pieces(engine.tokenizer, engine.width))
-    pieces = tuple(None if token in ends else piece for token, piece in spelled)
+    start = start_tokens(engine.tokenizer, bos, name)
+    pieces = token_pieces(engine.tokenizer, engine.width, end_ids(engine))
     # One position is for the new token, without which vLLM runs nothing.
     parts = (name, engine.revision, engine.tokenizer, pieces, engine.window - 1, start)
     return LanguageModel(*parts, plain=VLLMPasses(engine), precision=engine.precision)

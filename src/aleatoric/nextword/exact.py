@@ -18,8 +18,16 @@ from aleatoric.models.decoding import Decoder
 from aleatoric.nextword.beginnings import Beginnings, Cells, TokenPlans
 from aleatoric.nextword.bounds import WordProbabilities
 from aleatoric.nextword.rules import LEAD, Lead, fold
-from aleatoric.nextword.tree import Limits, Tree, for_contexts
-from aleatoric.nextword.vocabulary import ENTRY, Digest, Entries, LogitReader, NodeCache, Vocabulary
+from aleatoric.nextword.tree import Tree, for_contexts
+from aleatoric.nextword.vocabulary import (
+    ENTRY,
+    Digest,
+    Entries,
+    LogitReader,
+    NodeCache,
+    Vocabulary,
+    vocabulary_of,
+)
 from aleatoric.types import Bools, Floats, Ints
 
 if TYPE_CHECKING:
@@ -80,27 +88,13 @@ def exact(
     decoder: Decoder | None = None,
     lead: Lead = "skip",
     search: Search | None = None,
-    limits: Limits | None = None,
-    vocabulary: Vocabulary | None = None,
 ) -> list[WordProbabilities]:
     """Return the probability of each word of each question, with bounds, in the order given."""
-    vocabulary = vocabulary or Vocabulary(lm.pieces, lead)
+    vocabulary = vocabulary_of(lm.pieces, lead)
     reader, asking = LogitReader(lm, vocabulary, decoder), Asking(questions, vocabulary)
     goal = search or Search()
     contexts = [question.context for question in questions]
-    return for_contexts(lm, contexts, lambda tree: answer(tree, reader, asking, goal), limits)
-
-
-def answer(
-    tree: Tree, reader: LogitReader, asking: Asking, search: Search, cache: NodeCache | None = None
-) -> Iterator[tuple[int, WordProbabilities] | None]:
-    """Search the continuations of a tree's contexts; yield (question, answer).
-
-    Yields `None` while it waits for the device. Every node that is run is added to the cache.
-    """
-    searches = Searches(tree, reader, asking, search, cache)
-    yield from searches.run()
-    yield from zip(tree.spans(), searches.answers(), strict=True)
+    return for_contexts(lm, contexts, lambda tree: Searches(tree, reader, asking, goal).found())
 
 
 class Asking:
@@ -127,11 +121,16 @@ class Searches:
     """The searches of a tree's contexts: words found, mass still open, entries to run.
 
     The words of all contexts are concatenated; a word's place is its index there. Mass that is too
-    small to follow is summed per cell as `_dust`.
+    small to follow is summed per cell as `_dust`. Every node that is run is added to the cache.
     """
 
     def __init__(
-        self, tree: Tree, reader: LogitReader, asking: Asking, goal: Search, cache: NodeCache | None
+        self,
+        tree: Tree,
+        reader: LogitReader,
+        asking: Asking,
+        goal: Search,
+        cache: NodeCache | None = None,
     ) -> None:
         spans = tree.spans()
         questions = [asking.questions[index] for index in spans]
@@ -152,6 +151,11 @@ class Searches:
         self._entries: Entries = np.zeros(0, dtype=ENTRY)
         self._resting: list[Entries] = []
         """Remaining entries of finished contexts."""
+
+    def found(self) -> Iterator[tuple[int, WordProbabilities] | None]:
+        """Yield (question, answer), and `None` while it waits for the device."""
+        yield from self.run()
+        yield from zip(self._tree.spans(), self.answers(), strict=True)
 
     def run(self) -> Iterator[None]:
         """Run the contexts, then the entries that are chosen, until none is chosen."""

@@ -23,8 +23,15 @@ from aleatoric.nextword.rules import (
     compose,
     decode,
 )
-from aleatoric.nextword.tree import Limits, Tree, for_contexts
-from aleatoric.nextword.vocabulary import Entry, LogitReader, TableKey, Vocabulary, follow
+from aleatoric.nextword.tree import Tree, for_contexts
+from aleatoric.nextword.vocabulary import (
+    Entry,
+    LogitReader,
+    TableKey,
+    Vocabulary,
+    follow,
+    vocabulary_of,
+)
 from aleatoric.rng import stream
 from aleatoric.types import Bools, Draws, Ints, Item
 
@@ -41,8 +48,6 @@ def mc(
     seed: int = 0,
     decoder: Decoder | None = None,
     lead: Lead = "skip",
-    limits: Limits | None = None,
-    vocabulary: Vocabulary | None = None,
     rule: TextRule | None = None,
 ) -> list[Draws]:
     """Draw and count `samples` first words per item, in the order given.
@@ -51,7 +56,7 @@ def mc(
     sampling can be continued later, at number `first`. By default words are those of the corrected
     rule, in the form in which they are compared; a `rule` cuts them as they are.
     """
-    reader = LogitReader(lm, vocabulary or Vocabulary(lm.pieces, lead), decoder)
+    reader = LogitReader(lm, vocabulary_of(lm.pieces, lead), decoder)
     states = TextStates(lm.pieces, rule) if rule else WordStates(reader.vocabulary)
     numbers = np.arange(first, first + samples)
 
@@ -65,7 +70,7 @@ def mc(
             words = sorted((word, n) for word, n in found.items() if word is not None)
             yield index, Draws(item_id, dict(words), found[None])
 
-    return for_contexts(lm, [item.context for item in items], work, limits, "mc")
+    return for_contexts(lm, [item.context for item in items], work, "mc")
 
 
 class SampleStates(ABC):

@@ -11,7 +11,7 @@ import numpy as np
 
 from aleatoric.nextword import tree as trees
 from aleatoric.nextword.exact import SMALL, Asking, PlannedTokens, Question, Search, Searches
-from aleatoric.nextword.tree import Limits, TokenPassage
+from aleatoric.nextword.tree import TokenPassage
 from aleatoric.nextword.vocabulary import ENTRY, Entries, LogitReader, Vocabulary
 from aleatoric.types import Floats, Ints
 
@@ -57,7 +57,6 @@ def trace(
     questions: Sequence[Question],
     vocabulary: Vocabulary,
     search: Search | None = None,
-    limits: Limits | None = None,
 ) -> Trace:
     """Search the words' probabilities as `exact` does, and record where they were found.
 
@@ -69,9 +68,9 @@ def trace(
     usual = [_usual_trie(lm, question.words) for question in questions]
 
     def work(pack: list[TokenPassage]) -> Iterator[tuple[int, Trace] | None]:
-        tree = trees.tree_of(lm, pack, limits or Limits())
+        tree = trees.tree_of(lm, pack)
         tries = [usual[i] for i in tree.spans()]
-        tracer = Tracer(tries, tree, reader, asking, search or Search(), None)
+        tracer = Tracer(tries, tree, reader, asking, search or Search())
         yield from tracer.run()
         yield 0, tracer.trace()
 

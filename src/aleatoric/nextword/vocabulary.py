@@ -12,7 +12,7 @@ import unicodedata
 from collections import defaultdict
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from functools import cached_property
+from functools import cached_property, lru_cache
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -151,6 +151,12 @@ class Vocabulary:
         mode, pending = key
         start = WordState(mode, "", "-" if mode == JOIN else "", pending)
         return [rules.advance(start, self.pieces[token], self.lead) for token in tokens.tolist()]
+
+
+@lru_cache(maxsize=8)
+def vocabulary_of(pieces: tuple[bytes | None, ...], lead: rules.Lead = "skip") -> Vocabulary:
+    """Return the tables of a model's tokens; building them takes seconds."""
+    return Vocabulary(pieces, lead)
 
 
 def _patched(

@@ -150,9 +150,7 @@ def _pairs(blocks: Sequence[Block], symmetric: bool) -> Iterator[tuple[int, int,
     """Yield block, row and column of each distance to compute."""
     for k, block in enumerate(blocks):
         for i, j in block.wanted():
-            yield k, i, j
-            if not symmetric:
-                yield k, j, i
+            yield from ((k, i, j),) if symmetric else ((k, i, j), (k, j, i))
 
 
 def _distances(name: str, given: Batched, left: list[str], right: list[str]) -> Floats:

@@ -58,42 +58,29 @@ def from_penn(tag: str) -> str:
     return PENN.get(tag) or PENN.get(tag.partition("-")[0], "X")
 
 
-def near(context: str, size: int = WINDOW) -> str:
-    """The last words of a context."""
-    return " ".join(context.split()[-size:])
+class UniversalTagger:
+    """A tagger of both kinds: called, it tags words that continue a context.
 
+    The tags of the latest context, which several systems share, are cached. `tagset` is that of
+    `tag_texts`, for signatures.
+    """
 
-class CachingTagger:
-    """A tagger that caches the tags of the latest context, which several systems share."""
-
-    def __init__(self, tagger: Tagger) -> None:
-        self._tagger, self._context = tagger, ""
+    def __init__(
+        self, label: str, in_context: Tagger, tag_texts: TextTagger, tagset: str = "petrov-2012"
+    ) -> None:
+        self.label, self.tag_texts, self.tagset = label, tag_texts, tagset
+        self._in_context, self._context = in_context, ""
         self._known: dict[str, str] = {}
 
     def __call__(self, context: str, words: Sequence[str]) -> list[str]:
-        """The tags of the words, from the cache if the context is the same as before."""
-        window = near(context)
+        """The tags of the words, each as the continuation of the last words of the context."""
+        window = " ".join(context.split()[-WINDOW:])
         if window != self._context:
             self._context, self._known = window, {}
         new = [word for word in dict.fromkeys(words) if word not in self._known]
         if new:
-            self._known |= zip(new, self._tagger(window, new), strict=True)
+            self._known |= zip(new, self._in_context(window, new), strict=True)
         return [self._known[word] for word in words]
-
-
-@dataclass(frozen=True)
-class UniversalTagger:
-    """A tagger of both kinds: called, it tags words that continue a context."""
-
-    label: str
-    in_context: Tagger
-    tag_texts: TextTagger
-    tagset: str = "petrov-2012"
-    """The tagset of `tag_texts`, for signatures."""
-
-    def __call__(self, context: str, words: Sequence[str]) -> list[str]:
-        """The tags of the words, each as the continuation of the context."""
-        return self.in_context(context, words)
 
 
 @cache
@@ -116,7 +103,7 @@ def textblob(argument: str = "") -> UniversalTagger:
 
     return UniversalTagger(
         f"textblob@{version('textblob')}",
-        CachingTagger(in_context),
+        in_context,
         lambda texts: [
             [from_penn(tag) if token.strip() else "X" for token, tag, *_ in tagged]
             for tagged in (parser.find_tags(list(tokens)) for tokens in texts)
@@ -146,7 +133,7 @@ def nltk(argument: str = "") -> UniversalTagger:
 
     return UniversalTagger(
         f"nltk@{version('nltk')}",
-        CachingTagger(in_context),
+        in_context,
         lambda texts: [[from_penn(tag) for _, tag in tagger.tag(list(text))] for text in texts],
     )
 
@@ -157,7 +144,7 @@ def spacy(argument: str = "") -> UniversalTagger:
     pipeline = spacy_pipeline(name, ("ner", "parser", "lemmatizer"), ", or use --tagger textblob")
     return UniversalTagger(
         f"spacy:{name}@{version('spacy')}",
-        CachingTagger(lambda context, words: _spacy_tags(pipeline, context, words)),
+        lambda context, words: _spacy_tags(pipeline, context, words),
         lambda texts: _spacy_texts(pipeline, texts),
         tagset="universal-dependencies",
     )

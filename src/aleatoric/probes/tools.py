@@ -8,13 +8,13 @@ from __future__ import annotations
 
 import re
 from collections import Counter
-from collections.abc import Callable, Hashable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Hashable, Iterable, Iterator, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from functools import cached_property
 from importlib.util import find_spec
 from pathlib import PurePath
-from typing import Literal
+from typing import Any, Literal, TypeVar
 
 import numpy as np
 
@@ -22,7 +22,6 @@ from aleatoric import hub, registry
 from aleatoric.errors import UsageError, did_you_mean, needs, quoted
 from aleatoric.probes.base import (
     Block,
-    Distance,
     Probe,
     both_ways,
     is_code,
@@ -42,6 +41,7 @@ from aleatoric.probes.taggers import TextTagger, Tokeniser, UniversalTagger, ope
 from aleatoric.types import Floats
 
 Tokens = list[str]
+T = TypeVar("T")
 NgramKind = Literal["lexical", "syntactic"]
 Rows = tuple[list[int], ArrayNgrams | CompiledNgrams]
 """Indices of blocks of a batch, all of one shape, and their n-grams."""
@@ -175,14 +175,19 @@ class TextBatch:
     blocks: tuple[Block, ...]
     _tokens_of: Callable[[Iterable[str]], dict[str, Tokens]]
     _tagger: TextTagger
-    _ngrams: dict[str, list[Rows]] = field(default_factory=dict)
+    _computed: dict[str, Any] = field(default_factory=dict)
+
+    def once(self, name: str, compute: Callable[[], T]) -> T:
+        """What several probes read of the batch, computed on first use."""
+        if name not in self._computed:
+            self._computed[name] = compute()
+        known: T = self._computed[name]
+        return known
 
     def distances(self, kind: NgramKind, order: int) -> list[Floats]:
         """Distances per block by n-grams of lower-cased tokens, or of part-of-speech tags."""
-        if kind not in self._ngrams:
-            symbols = (self.tokens, str.lower) if kind == "lexical" else (self.tags, str)
-            self._ngrams[kind] = self._counted(*symbols)
-        return self._matrices(self._ngrams[kind], order)
+        symbols = (self.tokens, str.lower) if kind == "lexical" else (self.tags, str)
+        return self._matrices(self.once(kind, lambda: self._counted(*symbols)), order)
 
     def distances_by(self, symbols: dict[str, list[str]]) -> list[Floats]:
         """Distances per block by given symbols of each distinct text."""
@@ -437,28 +442,3 @@ def _check_name(name: str) -> None:
     if name not in added:
         near, forms = did_you_mean(name, known), ", ".join(known)
         raise UsageError(f"there is no probe {name!r}{near}; use {forms} or module:function.")
-
-
-def ngram_probe(
-    kind: NgramKind, order: int, reader: TextReader, facts: Mapping[str, str]
-) -> Distance:
-    """N-grams of lower-cased tokens with punctuation, or of part-of-speech tags."""
-
-    def matrices(blocks: Sequence[Block]) -> list[Floats]:
-        return reader.read(blocks).distances(kind, order)
-
-    return Distance(f"{kind}-{order}", facts, matrices)
-
-
-def open_lexical(argument: str, tools: Tools) -> Distance:
-    """`lexical-N`: n-grams of order N of lower-cased tokens."""
-    facts = {"tokeniser": tools.tokeniser.label, "case": "lower"}
-    return ngram_probe("lexical", order_of("lexical", argument), tools.reader, facts)
-
-
-def open_syntactic(argument: str, tools: Tools) -> Distance:
-    """`syntactic-N`: n-grams of order N of part-of-speech tags."""
-    order = order_of("syntactic", argument)
-    facts = {"tokeniser": tools.tokeniser.label, "tagger": tools.tagger.label}
-    facts["tags"] = getattr(tools.tagger, "tagset", "the tagger's own")
-    return ngram_probe("syntactic", order, tools.reader, facts)

@@ -6,6 +6,7 @@ from __future__ import annotations
 import ctypes
 import json
 from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -23,9 +24,9 @@ from aleatoric.errors import DataError, UsageError
 from aleatoric.models import gguf
 from aleatoric.models.base import LoadOptions
 from aleatoric.models.llamacpp import LlamaPass, load_gguf, load_smollm2
+from aleatoric.models.plain import Limits
 from aleatoric.nextword.live import LiveModel
 from aleatoric.nextword.sampled import mc
-from aleatoric.nextword.tree import Limits
 
 CONTEXTS = (
     "The cat sat on the",
@@ -129,9 +130,10 @@ def test_logits_depend_on_the_text_alone_bit_by_bit(live: LiveModel, passes: Lla
 @pytest.mark.long
 def test_samples_do_not_depend_on_batches_or_order(live: LiveModel) -> None:
     prompts = [prompt(str(i), context) for i, context in enumerate(CONTEXTS)]
-    options: dict[str, Any] = {"samples": 60, "seed": 5, "vocabulary": live.vocabulary("skip")}
+    options: dict[str, Any] = {"samples": 60, "seed": 5}
     expected = mc(live.lm, prompts, **options)
-    few = mc(live.lm, prompts[::-1], **options, limits=Limits(nodes=3, pack=1))
+    few_at_once = replace(live.lm, limits=Limits(nodes=3, pack=1))
+    few = mc(few_at_once, prompts[::-1], **options)
     assert few[::-1] == expected
     assert mc(live.lm, prompts[1:2], **options) == expected[1:2]
 
@@ -139,9 +141,7 @@ def test_samples_do_not_depend_on_batches_or_order(live: LiveModel) -> None:
 @pytest.mark.long
 def test_exact_probabilities_agree_with_samples(live: LiveModel) -> None:
     count, context = 1000, CONTEXTS[0]
-    (drawn,) = mc(
-        live.lm, [prompt("1", context)], samples=count, vocabulary=live.vocabulary("skip")
-    )
+    (drawn,) = mc(live.lm, [prompt("1", context)], samples=count)
     table = al.word_probabilities(live, context, WORDS, tolerance=0.01).records()
     assert sum(row["probability_low"] for row in table) <= 1
     for row in table:

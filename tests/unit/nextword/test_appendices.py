@@ -21,6 +21,7 @@ from prompts import prompt
 from aleatoric.errors import UsageError
 from aleatoric.models.base import Ask, Prompting
 from aleatoric.models.decoding import Decoder
+from aleatoric.models.plain import Limits
 from aleatoric.nextword.answers import human_counts, model_distribution, normalised_counts
 from aleatoric.nextword.biased import (
     log_probs_of,
@@ -34,7 +35,6 @@ from aleatoric.nextword.biased import (
 from aleatoric.nextword.live import LiveModel
 from aleatoric.nextword.rules import first_word, first_word_paper, normalise, text_rule
 from aleatoric.nextword.sampled import mc
-from aleatoric.nextword.tree import Limits
 from aleatoric.types import Categorical, Choices, Item
 
 PIECES = (b"~", b" a", b"b", b"'", b" ", b"\n", b"\xc3", b"\xa9")
@@ -107,7 +107,8 @@ def test_paper_words_do_not_depend_on_batches() -> None:
     prompts, rule = [prompt(item.id, item.context) for item in ITEMS], text_rule("paper")
     expected = mc(lm, prompts, samples=100, rule=rule)
     for limits in (Limits(nodes=1), Limits(nodes=7, pack=1)):
-        assert mc(lm, prompts, samples=100, rule=rule, limits=limits) == expected
+        few = replace(lm, limits=limits)
+        assert mc(few, prompts, samples=100, rule=rule) == expected
 
 
 def test_paper_words_are_settled_by_a_space_after_letters() -> None:
@@ -164,7 +165,7 @@ def test_sequences_do_not_depend_on_batches() -> None:
     contexts = [item.context for item in ITEMS]
     rows = [[(1, 2, 3), (1, 2), (4,), (1, 5, 6, 7)], [(9,)], [(8, 8)]]
     expected = log_probs_of(lm, contexts, rows)
-    [alone] = log_probs_of(lm, contexts[:1], rows[:1], Limits(nodes=1))
+    [alone] = log_probs_of(replace(lm, limits=Limits(nodes=1)), contexts[:1], rows[:1])
     assert alone == pytest.approx(expected[0], abs=1e-9)
 
 

@@ -26,6 +26,7 @@ from aleatoric.models.decoding import Decoder
 from aleatoric.models.forced import causal_forced
 from aleatoric.models.generate_hf import causal_network, text_model
 from aleatoric.models.hf import HFModel, has_tree_pass, in_tiles, wrap
+from aleatoric.models.plain import Limits
 from aleatoric.models.sampling import (
     Batching,
     TextPrompt,
@@ -38,7 +39,6 @@ from aleatoric.nextword.bounds import WordProbabilities
 from aleatoric.nextword.exact import Question, Search, exact
 from aleatoric.nextword.rules import DONE, WordState, advance
 from aleatoric.nextword.sampled import mc
-from aleatoric.nextword.tree import Limits
 from aleatoric.nextword.vocabulary import Vocabulary
 from aleatoric.tuning.losses import human_losses, word_tree
 from aleatoric.types import Document, Item, TextItem
@@ -238,7 +238,7 @@ def plain_words(lm: RestrictedModel, context: str) -> dict[str, float]:
 
 def distance(lm: HFModel, contexts: tuple[str, ...] = CONTEXTS) -> float:
     """The largest TVD between exact word probabilities and those of plain forward passes."""
-    lm_of_few = few(lm)
+    lm_of_few = few(replace(lm, limits=Limits(nodes=7)))
     plain = [plain_words(lm_of_few, context) for context in contexts]
     assert all(len(words) == 42 and sum(words.values()) > 0.1 for words in plain)
     found = exact(
@@ -246,7 +246,6 @@ def distance(lm: HFModel, contexts: tuple[str, ...] = CONTEXTS) -> float:
         [Question(context, tuple(words)) for context, words in zip(contexts, plain, strict=True)],
         lead="condition",
         search=Search(0.0, 10**6, "outcome"),
-        limits=Limits(nodes=7),
     )
     return max(map(tvd, plain, found))
 

@@ -26,6 +26,7 @@ from aleatoric import api
 from aleatoric.errors import ModelError, UsageError
 from aleatoric.models.decoding import Decoder
 from aleatoric.models.hf import wrap
+from aleatoric.models.plain import Limits
 from aleatoric.nextword import tree as tree_module
 from aleatoric.nextword.bounds import WordProbabilities
 from aleatoric.nextword.exact import Question, Search, exact
@@ -33,7 +34,7 @@ from aleatoric.nextword.head import HeadSearch
 from aleatoric.nextword.live import LiveModel, survey, unknown_notes
 from aleatoric.nextword.rules import first_word, normalise
 from aleatoric.nextword.sampled import mc
-from aleatoric.nextword.tree import Limits, Tree, encode_contexts, passages_of
+from aleatoric.nextword.tree import Tree, encode_contexts, passages_of
 from aleatoric.result_types import Table
 from aleatoric.types import Draws
 
@@ -46,7 +47,7 @@ WORDS = ("the", "many", "it's", "well-known", "a", "café", "said")
 def test_tree_logits_match_plain_forward_passes(kind):
     lm = tiny(kind)
     encoded = encode_contexts(lm, CONTEXTS)
-    tree = Tree(lm, passages_of(encoded), Limits(nodes=3))
+    tree = Tree(replace(lm, limits=Limits(nodes=3)), passages_of(encoded))
     spans = tree.spans()
     for indices, logits in tree.run_trunk():
         for i, row in zip(indices, logits, strict=True):
@@ -141,9 +142,9 @@ def test_draws_do_not_depend_on_batch_or_order(kind):
     prompts = [prompt(str(i), context) for i, context in enumerate(CONTEXTS)]
     expected = {d.item_id: d for d in mc(lm, prompts, samples=200, seed=3)}
     for limits in (Limits(nodes=13), Limits(nodes=1000, pack=1)):
-        got = mc(lm, prompts[::-1], samples=200, seed=3, limits=limits)
+        got = mc(replace(lm, limits=limits), prompts[::-1], samples=200, seed=3)
         assert {d.item_id: d for d in got} == expected
-    [alone] = mc(lm, prompts[2:3], samples=200, seed=3, limits=Limits(nodes=3))
+    [alone] = mc(replace(lm, limits=Limits(nodes=3)), prompts[2:3], samples=200, seed=3)
     assert alone == expected["2"]
     assert mc(lm, prompts[:1], samples=200, seed=4)[0].counts != expected["0"].counts
 
@@ -153,7 +154,7 @@ def test_exact_does_not_depend_on_the_batch():
     questions = [Question(context, WORDS) for context in CONTEXTS]
     expected = exact(lm, questions)
     for limits in (Limits(nodes=20), Limits(pack=1)):
-        for a, b in zip(exact(lm, questions, limits=limits), expected, strict=True):
+        for a, b in zip(exact(replace(lm, limits=limits), questions), expected, strict=True):
             np.testing.assert_allclose(a.low, b.low, atol=1e-9)
             np.testing.assert_allclose(a.high, b.high, atol=1e-9)
 
@@ -332,7 +333,7 @@ def test_uncertain_draw_is_recomputed_without_batching(kind, monkeypatch):
 def test_separately_run_nodes_match_plain_forward_passes(kind, monkeypatch):
     lm = tiny(kind)
     encoded = encode_contexts(lm, CONTEXTS)
-    tree = Tree(lm, passages_of(encoded), Limits())
+    tree = Tree(lm, passages_of(encoded))
     list(tree.run_trunk())
     spans = np.array([tree.spans()[i] for i in range(len(CONTEXTS))])
     none = np.full(len(spans), -1)
@@ -355,7 +356,7 @@ def test_single_precision_draws_do_not_depend_on_batch(kind):
     prompts = [prompt(str(i), context) for i, context in enumerate(CONTEXTS)]
     wanted = mc(lm, prompts, samples=400)
     for limits in (Limits(nodes=17), Limits(pack=1)):
-        assert mc(lm, prompts[:2], samples=400, limits=limits) == wanted[:2]
+        assert mc(replace(lm, limits=limits), prompts[:2], samples=400) == wanted[:2]
 
 
 def test_draws_follow_the_probabilities():
@@ -382,7 +383,7 @@ def test_context_without_continuation_is_named():
     from aleatoric.nextword.live import LiveModel
     from aleatoric.types import Item
 
-    model = LiveModel(tiny("gpt2", window=16), "tiny", "exact", Limits())
+    model = LiveModel(tiny("gpt2", window=16), "tiny", "exact")
     items = [Item("1:1", "1", "He", ("is",)), Item("1:9", "1", "many " * 40, ("is",))]
     with pytest.raises(UsageError, match=r"item '1:9': the context .* shorten it"):
         list(model.draws(items, Ask("ancestral", 10, 0)))

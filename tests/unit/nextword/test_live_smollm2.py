@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from dataclasses import replace
 
 import numpy as np
 import pytest
@@ -16,10 +17,11 @@ from prompts import prompt
 from aleatoric.models import gguf
 from aleatoric.models.base import LoadOptions
 from aleatoric.models.hf import load_smollm2
+from aleatoric.models.plain import Limits
 from aleatoric.nextword.exact import Question, Search, exact
 from aleatoric.nextword.rules import DONE, WordState, advance, fold
 from aleatoric.nextword.sampled import mc
-from aleatoric.nextword.tree import Limits, Tree, passages_of
+from aleatoric.nextword.tree import Tree, passages_of
 
 pytestmark = pytest.mark.skipif(
     not gguf.smollm2_is_cached(), reason="SmolLM2 is not in the cache; run `aleatoric demo` once"
@@ -81,7 +83,7 @@ def test_tree_probabilities_match_plain_forward_passes():
     lm = load_smollm2("", LoadOptions("float64", "cpu"))
     context = lm.encode(CONTEXTS[0])
     longer = lm.encode(CONTEXTS[1])
-    tree = Tree(lm, passages_of([context, longer]), Limits())
+    tree = Tree(lm, passages_of([context, longer]))
     span = tree.spans()[0]
     list(tree.run_trunk())
     paths = [lm.continuation(text) for text in (" the company", " people are", " it’s", ", too")]
@@ -111,4 +113,5 @@ def test_exact_and_mc_agree(lm):
 @pytest.mark.long
 def test_draws_do_not_depend_on_the_batch(lm):
     prompts = [prompt("x", CONTEXTS[1])]
-    assert mc(lm, prompts, samples=100) == mc(lm, prompts, samples=100, limits=Limits(nodes=16))
+    few = replace(lm, limits=Limits(nodes=16))
+    assert mc(lm, prompts, samples=100) == mc(few, prompts, samples=100)

@@ -16,7 +16,7 @@ from opened_probes import open_probes
 from aleatoric.errors import UsageError
 from aleatoric.levels.text_variability import ScoredTexts, Splitting, score_blocks, score_values
 from aleatoric.metrics.distances import w1
-from aleatoric.probes import dependencies, tools
+from aleatoric.probes import overlaps, tools
 from aleatoric.probes.base import Batched, Block, is_code, negative_type, probe_from
 from aleatoric.probes.encoders import SentenceEncoder
 from aleatoric.probes.one_text import Difference, is_one_text
@@ -216,9 +216,9 @@ def test_dependency_paths_are_compared_as_ngrams(pipeline: str) -> None:
 
 def test_paths_stop_at_the_root_of_a_sentence() -> None:
     two_sentences = [("nsubj", 1), ("ROOT", 1), ("det", 3), ("nsubj", 4), ("ROOT", 4)]
-    assert dependencies.paths(two_sentences, 1) == ["nsubj", "ROOT", "det", "nsubj", "ROOT"]
-    assert dependencies.paths(two_sentences, 2) == ["nsubj<ROOT", "det<nsubj", "nsubj<ROOT"]
-    assert dependencies.paths(two_sentences, 3) == ["det<nsubj<ROOT"]
+    assert overlaps.paths(two_sentences, 1) == ["nsubj", "ROOT", "det", "nsubj", "ROOT"]
+    assert overlaps.paths(two_sentences, 2) == ["nsubj<ROOT", "det<nsubj", "nsubj<ROOT"]
+    assert overlaps.paths(two_sentences, 3) == ["det<nsubj<ROOT"]
 
 
 def test_dependencies_need_a_parser(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

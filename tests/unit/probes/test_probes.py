@@ -20,6 +20,7 @@ from aleatoric.probes import base, tools
 from aleatoric.probes.base import Batched, Block, Probe, probe_at, probe_from
 from aleatoric.probes.encoders import SentenceEncoder
 from aleatoric.probes.ngrams import ArrayNgrams, CompiledNgrams, numbered
+from aleatoric.probes.overlaps import ngram_probe
 from aleatoric.probes.semantic import semantic
 from aleatoric.probes.taggers import Tokeniser
 from aleatoric.probes.tools import (
@@ -27,7 +28,6 @@ from aleatoric.probes.tools import (
     TextReader,
     chunks,
     default_names,
-    ngram_probe,
 )
 
 BLOCKS = [
