@@ -90,7 +90,7 @@ class CalibrationStream:
         values = values.detach() if hasattr(values, "detach") else values
         if groups:
             columns = self._columns(values, targets, groups)
-            self._add(columns, groups)
+            self.add_rows(columns, groups)
             if self._state.classes is not None:
                 self._state.classes.add(values, columns.target)
 
@@ -99,7 +99,18 @@ class CalibrationStream:
 
         The rows have the schemes of the stream, and class-wise sums over all classes are not kept.
         """
-        self._add(rows, list(groups))
+        state = self._state
+        units = state.units.index(groups)
+        np.add.at(state.units.table[:, :N_SCORES], units, _scores(rows))
+        pairs = [(rows.confidence, rows.correct), *rows.expected.values()]
+        for sums, (confidence, accuracy) in zip(state.curves.values(), pairs, strict=True):
+            # A confidence may be unknown; the errors of its curve are not shown.
+            sums.add(units, np.nan_to_num(confidence), accuracy)
+        if state.predicted is not None:
+            state.predicted.add(rows.predicted, rows.confidence, rows.correct)
+        if state.rows is not None:
+            state.rows.append(rows)
+            state.row_groups.extend(groups)
 
     def merge(self, other: CalibrationStream) -> None:
         """Add everything that another stream with the same settings has seen.
@@ -189,20 +200,6 @@ class CalibrationStream:
                     draws.undo()
             raise
         return columns
-
-    def _add(self, columns: TokenRows, groups: list[str]) -> None:
-        state = self._state
-        units = state.units.index(groups)
-        np.add.at(state.units.table[:, :N_SCORES], units, _scores(columns))
-        pairs = [(columns.confidence, columns.correct), *columns.expected.values()]
-        for sums, (confidence, accuracy) in zip(state.curves.values(), pairs, strict=True):
-            # A confidence may be unknown; the errors of its curve are not shown.
-            sums.add(units, np.nan_to_num(confidence), accuracy)
-        if state.predicted is not None:
-            state.predicted.add(columns.predicted, columns.confidence, columns.correct)
-        if state.rows is not None:
-            state.rows.append(columns)
-            state.row_groups.extend(groups)
 
 
 def pack(arrays: Mapping[str, NDArray[Any]]) -> bytes:

@@ -103,27 +103,21 @@ class CausalForced(LoadedModel):
 
 
 def causal_forced(
-    model: Any,
-    tokenizer: Any,
-    *,
-    label: str,
-    version: str,
-    window: int | None = None,
-    stride: int | None = None,
-    bos: str = "auto",
+    model: Any, tokenizer: Any, *, label: str, version: str, forcing: Forcing | None = None
 ) -> CausalForced:
     """Wrap a loaded causal LM; raises for a window that the model does not accept."""
+    forcing = forcing or Forcing()
     longest = positions_of(model.config)
     # Logits of longer windows would fill small machines.
-    length = min(longest, 1024) if window is None else window
+    length = min(longest, 1024) if forcing.window is None else forcing.window
     if not 2 <= length <= longest:
         fix = f"it reads 2 to {longest} tokens at once"
         raise UsageError(f"{label}: --window {length} is out of range; {fix}.")
-    step = max(1, length // 2) if stride is None else stride
+    step = max(1, length // 2) if forcing.stride is None else forcing.stride
     if not 1 <= step < length:
         fix = f"it is 1 to {length - 1}, below --window"
         raise UsageError(f"--stride {step} is out of range; {fix}.")
-    start = start_tokens(tokenizer, bos, label)
+    start = start_tokens(tokenizer, forcing.bos, label)
     if length <= len(start):
         raise UsageError(
             f"{label}: --window {length} holds no more than what begins a text; use more."
@@ -206,8 +200,7 @@ def _load(kind: str, argument: str, forcing: Forcing) -> ForcedModel:
     check_no_languages(forcing, names["label"])
     if forcing.template != SOURCE:
         raise UsageError(f"{names['label']} is no translation model; leave --template out.")
-    options: dict[str, Any] = {name: getattr(forcing, name) for name in ("window", "stride", "bos")}
-    return causal_forced(model, tokenizer, **names, **options)
+    return causal_forced(model, tokenizer, **names, forcing=forcing)
 
 
 load_smollm2, load_gguf, load_hf = (partial(_load, kind) for kind in ("smollm2", "gguf", "hf"))

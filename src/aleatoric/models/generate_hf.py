@@ -344,13 +344,12 @@ def text_model(
     *,
     label: str,
     version: str = "in memory",
-    bos: str = "auto",
     batching: Batching | None = None,
     options: LoadOptions | None = None,
 ) -> LiveWriter:
     """Wrap a model and tokenizer already in memory as a text generator."""
     network: TextNetwork
-    options = options or LoadOptions(bos=bos)
+    options = options or LoadOptions()
     if getattr(model.config, "is_encoder_decoder", False):
         _check_pairs(options.bos, label)
         how = direction(model, tokenizer, options, label)

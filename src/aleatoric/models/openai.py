@@ -296,14 +296,11 @@ class ServedModel:
         self, kind: type[Any], spec: Spec, ask: Ask | Writing, items: Iterable[Any]
     ) -> Iterator[Any]:
         with http.background_loop() as loop:
-            key, tally = key_for(spec.base_url), self._tally
-            patience = http.Patience(retries=spec.retries, first=spec.backoff)
-            at_once = spec.concurrency or 8
-            client = Client(spec.base_url, key, patience, at_once, spec.timeout, tally.count_retry)
-            requests = kind(spec, ask, client, tally)
+            client = Client(spec, key_for(spec.base_url), self._tally.count_retry)
+            requests = kind(spec, ask, client, self._tally)
             try:
                 http.run_in(loop, requests.prepare())
-                yield from http.as_finished(items, requests.respond, loop, 2 * at_once)
+                yield from http.as_finished(items, requests.respond, loop, 2 * client.at_once)
             finally:
                 http.run_in(loop, client.close())
 

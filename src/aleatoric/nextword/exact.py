@@ -25,7 +25,6 @@ from aleatoric.nextword.vocabulary import (
     Entries,
     LogitReader,
     NodeCache,
-    Vocabulary,
     vocabulary_of,
 )
 from aleatoric.types import Bools, Floats, Ints
@@ -91,21 +90,20 @@ def exact(
 ) -> list[WordProbabilities]:
     """Return the probability of each word of each question, with bounds, in the order given."""
     vocabulary = vocabulary_of(lm.pieces, lead)
-    reader, asking = LogitReader(lm, vocabulary, decoder), Asking(questions, vocabulary)
-    goal = search or Search()
+    asking = Asking(questions, search or Search(), LogitReader(lm, vocabulary, decoder))
     contexts = [question.context for question in questions]
-    return for_contexts(lm, contexts, lambda tree: Searches(tree, reader, asking, goal).found())
+    return for_contexts(lm, contexts, lambda tree: Searches(tree, asking).found())
 
 
 class Asking:
-    """Questions, with the words of all of them numbered together."""
+    """Questions with the words of all of them numbered together, and how they are answered."""
 
-    def __init__(self, questions: Sequence[Question], vocabulary: Vocabulary) -> None:
-        self.questions = questions
+    def __init__(self, questions: Sequence[Question], goal: Search, reader: LogitReader) -> None:
+        self.questions, self.goal, self.reader = questions, goal, reader
         words = dict.fromkeys(word for question in questions for word in question.words)
         self.numbers = {word: number for number, word in enumerate(words)}
         self.beginnings = Beginnings(list(words))
-        self.plans = TokenPlans(vocabulary, self.beginnings)
+        self.plans = TokenPlans(reader.vocabulary, self.beginnings)
 
 
 class PlannedTokens(NamedTuple):
@@ -124,18 +122,11 @@ class Searches:
     small to follow is summed per cell as `_dust`. Every node that is run is added to the cache.
     """
 
-    def __init__(
-        self,
-        tree: Tree,
-        reader: LogitReader,
-        asking: Asking,
-        goal: Search,
-        cache: NodeCache | None = None,
-    ) -> None:
+    def __init__(self, tree: Tree, asking: Asking, cache: NodeCache | None = None) -> None:
         spans = tree.spans()
         questions = [asking.questions[index] for index in spans]
-        self._tree, self._reader, self._asking = tree, reader, asking
-        self._goal, self._cache, self._count, self._rounds = goal, cache, len(spans), 0
+        self._tree, self._reader, self._asking = tree, asking.reader, asking
+        self._goal, self._cache, self._count, self._rounds = asking.goal, cache, len(spans), 0
         self._spans = np.array(list(spans.values()), dtype=np.int64)
         self._room = tree.window - (self._spans[:, 1] - self._spans[:, 0])
         self._words = [question.words for question in questions]
@@ -249,8 +240,7 @@ class Searches:
         Yields once, while the device works.
         """
         plan = self._plan(batch)
-        # At most 32 loose tokens are considered per node.
-        arrive = self._reader.read(logits, batch["table"], plan.rows, plan.tokens, 32)
+        arrive = self._reader.read(logits, batch["table"], plan.rows, plan.tokens)
         if self._cache is not None:
             self._cache.add(batch, numbers, logits)
         yield

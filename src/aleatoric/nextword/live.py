@@ -45,13 +45,14 @@ def survey(
 ) -> list[tuple[WordProbabilities, Head]]:
     """Return the words' probabilities and the head per question, at about the cost of `exact`."""
     vocabulary = vocabulary_of(lm.pieces, lead)
-    reader, asking = LogitReader(lm, vocabulary, decoder), Asking(questions, vocabulary)
+    reader = LogitReader(lm, vocabulary, decoder)
+    asking = Asking(questions, search, reader)
 
     def work(tree: Tree) -> Iterator[tuple[int, tuple[WordProbabilities, Head]] | None]:
         # Nodes of the word search with much mass are cached for the head search.
         cache = NodeCache(reader, head_search.branch, least=0.01)
         known = {}
-        for pair in Searches(tree, reader, asking, search, cache).found():
+        for pair in Searches(tree, asking, cache).found():
             if pair is None:
                 yield None
             else:

@@ -84,7 +84,9 @@ def test_documents_longer_than_a_sliding_window_are_read_as_the_model_reads_them
         wanted = own.gather(1, ids[0, 1:, None])
         nll = row[: len(wanted)].gather(1, ids[0, 1:, None])
         assert torch.allclose(nll, wanted, atol=1e-4)
-    assert causal_forced(network, tokenizer, label=kind, version="local", window=64)
+    assert causal_forced(
+        network, tokenizer, label=kind, version="local", forcing=Forcing(window=64)
+    )
 
 
 def test_words_of_an_encoder_decoder_are_refused(models: Path) -> None:

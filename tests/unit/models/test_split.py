@@ -24,7 +24,7 @@ from test_architectures import ALL, network
 from torch import nn
 
 from aleatoric.models import loading
-from aleatoric.models.base import Writing
+from aleatoric.models.base import Forcing, Writing
 from aleatoric.models.forced import causal_forced, chunks
 from aleatoric.models.generate_hf import text_model
 from aleatoric.models.gguf import check_weights
@@ -86,7 +86,9 @@ def answers(lm: HFModel) -> dict[str, Any]:
     """Exact and sampled words, and the logits of reference tokens."""
     found = exact(lm, QUESTIONS, search=Search(0.3, 30))
     drawn = mc(lm, PROMPTS, samples=50)
-    forced = causal_forced(lm.model, lm.tokenizer, label="m", version="0", window=8, bos="none")
+    forced = causal_forced(
+        lm.model, lm.tokenizer, label="m", version="0", forcing=Forcing(window=8, bos="none")
+    )
     (strips,) = forced.strips([Document("1", "There are many things.")])
     logits = torch.cat([chunk.logits.cpu() for chunk in chunks(forced, strips, 32)])
     return {"exact": found, "mc": drawn, "token": logits.numpy()}

@@ -21,7 +21,7 @@ from transformers import AutoConfig, AutoModelForCausalLM
 
 from aleatoric.errors import UsageError
 from aleatoric.models.attention import are_same
-from aleatoric.models.base import Writing
+from aleatoric.models.base import Forcing, Writing
 from aleatoric.models.decoding import Decoder
 from aleatoric.models.forced import causal_forced
 from aleatoric.models.generate_hf import causal_network, text_model
@@ -466,7 +466,9 @@ def test_texts_of_recurrent_models_have_enumerated_frequencies(kind):
 def test_reference_tokens_get_the_logits_of_plain_forward_passes(kind):
     """Padded batches at the token level against one pass per position, without a cache."""
     model = network(kind, GENERATED[kind])
-    reader = causal_forced(model, tokenizer(), label="tiny", version="local", window=30)
+    reader = causal_forced(
+        model, tokenizer(), label="tiny", version="local", forcing=Forcing(window=30)
+    )
     items = [Document("a", CONTEXTS[0] * 3), Document("b", CONTEXTS[1])]
     strips = [strip for of_item in reader.strips(items) for strip in of_item]
     assert len({len(strip.given) for strip in strips}) > 1

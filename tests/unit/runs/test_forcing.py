@@ -68,7 +68,11 @@ def test_causal_logits_match_one_sequence_at_a_time(
 ) -> None:
     model, tokenizer = tiny("gpt2")
     reader = causal_forced(
-        model, tokenizer, label="m", version="v", window=WINDOW, stride=stride, bos=bos
+        model,
+        tokenizer,
+        label="m",
+        version="v",
+        forcing=Forcing(window=WINDOW, stride=stride, bos=bos),
     )
     found = scored(reader, DOCUMENTS, batch_tokens)
     start = [tokenizer.bos_token_id] if bos == "add" else []
@@ -138,9 +142,9 @@ def test_parts_contain_whole_items_and_count_empty_ones() -> None:
 def test_windows_longer_than_the_model_allows_are_rejected() -> None:
     model, tokenizer = tiny("gpt2")
     with pytest.raises(UsageError, match=f"2 to {WINDOW} tokens"):
-        causal_forced(model, tokenizer, label="m", version="v", window=WINDOW + 1)
+        causal_forced(model, tokenizer, label="m", version="v", forcing=Forcing(window=WINDOW + 1))
     with pytest.raises(UsageError, match="below --window"):
-        causal_forced(model, tokenizer, label="m", version="v", window=8, stride=8)
+        causal_forced(model, tokenizer, label="m", version="v", forcing=Forcing(window=8, stride=8))
 
 
 def test_sentence_longer_than_the_model_allows_is_named() -> None:
