@@ -328,10 +328,10 @@ def word_probabilities(
     live = _loaded(model)
     goal = Search(tolerance, nodes=nodes, every_word=True, wave=_WAVE)
     search = partial(exact, live.lm, [question], decoder=decoding)
-    (answer,) = search(search=goal, vocabulary=live.vocabulary("skip"))
+    (answer,) = search(search=goal)
     if answer.failed > 0.1:  # probabilities are conditional on there being a word
         goal = replace(goal, tolerance=tolerance * max(1 - answer.failed, 1e-6))
-        (answer,) = search(search=goal, vocabulary=live.vocabulary("skip"))
+        (answer,) = search(search=goal)
     bounds = zip(answer.value, answer.low, answer.high, strict=True)
     by_form = dict(zip(answer.words, bounds, strict=True))
     rows = tuple((word, *_probability(*by_form[forms[word]])) for word in listed)
@@ -433,7 +433,6 @@ def surprisal(
         questions,
         search=Search(1e-6, nodes=nodes, every_word=True, wave=_WAVE),
         head_search=HeadSearch(tolerance, "mass", nodes=nodes),
-        vocabulary=live.vocabulary("skip"),
     )
     answers = iter(words)
     rows = [(word, *(_bits(*next(answers)) if form else (None,) * 8)) for word, _, form in places]

@@ -12,20 +12,18 @@ from zipfile import BadZipFile
 import numpy as np
 
 from aleatoric import registry
-from aleatoric.calibration.partial import (
-    REASON,
-    known_schemes,
-    partial_columns,
-    unknown_metrics,
-)
 from aleatoric.calibration.results import CalibrationResult, GroupedSums
 from aleatoric.calibration.statistics import (
     EXPECTED,
     PLAIN,
+    REASON,
     Scheme,
     TokenTable,
+    known_schemes,
     part_files,
+    partial_columns,
     read_table,
+    unknown_metrics,
     write_part,
 )
 from aleatoric.calibration.stream import CalibrationStream, pack, unpack

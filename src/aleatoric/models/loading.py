@@ -9,6 +9,7 @@ import os
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
+from functools import cached_property, partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -18,16 +19,38 @@ from aleatoric.errors import (
     ModelUsageError,
     UsageError,
     did_you_mean,
+    first_line,
     needs,
     quoted,
 )
 from aleatoric.models import gguf
-from aleatoric.models.base import LoadOptions, is_out_of_memory
+from aleatoric.models.base import LoadOptions, input_device, is_out_of_memory
 from aleatoric.models.gguf import check_folder, import_heavy, located, model_sha256
 from aleatoric.models.pieces import load_tokenizer
 
 if TYPE_CHECKING:
     from torch import Tensor
+
+
+@dataclass(frozen=True, eq=False)
+class LoadedModel:
+    """A model of transformers with its tokenizer."""
+
+    label: str
+    model: Any = field(repr=False)
+    tokenizer: Any = field(repr=False)
+    window: int
+    """The longest sequence that it reads at once; for an encoder-decoder, on either side."""
+
+    @property
+    def device(self) -> Any:
+        """The torch device on which tokens are read."""
+        return input_device(self.model)
+
+    @cached_property
+    def vocabulary_size(self) -> int:
+        """The width of its logits."""
+        return int(self.model.get_output_embeddings().weight.shape[0])
 
 
 QUANTIZED = ("4bit", "8bit")
@@ -41,20 +64,22 @@ def load_spec(
     `check_pairs(label)` is called before an encoder-decoder is loaded.
     """
     name, revision, label = located(kind, argument)
-    config = load_config(name, revision, loading.trust_remote_code)
-    model_class = "AutoModelForCausalLM"
-    if getattr(config, "is_encoder_decoder", False):
-        check_pairs(label)
-        model_class = "AutoModelForSeq2SeqLM"
-    model, tokenizer, commit = load_parts(name, model_class, revision, loading)
+    check = partial(check_pairs, label)
+    model, tokenizer, commit = load_parts(name, revision, loading, check)
     version = f"{commit or 'local'},{precision_of(model)}"
     return model, tokenizer, {"label": label, "version": version}
 
 
 def load_parts(
-    name: str, kind: str, revision: str | None = None, loading: LoadOptions | None = None
+    name: str,
+    revision: str | None = None,
+    loading: LoadOptions | None = None,
+    check_pairs: Callable[[], None] | None = None,
 ) -> tuple[Any, Any, str | None]:
-    """Return (model, tokenizer, revision) of a checkpoint; `kind` is a class of transformers."""
+    """Return (model, tokenizer, revision) of a checkpoint.
+
+    `check_pairs` is called before an encoder-decoder is loaded; without it, none is loaded.
+    """
     options, loading = hub_options(name, revision), loading or LoadOptions()
     torch, transformers = import_heavy("torch", "transformers")
     options |= {"revision": revision, "trust_remote_code": loading.trust_remote_code}
@@ -65,10 +90,9 @@ def load_parts(
     n_tensors = check_folder(Path(name)) if is_local else None
     with hub.quiet(transformers), refusing(name):
         config = transformers.AutoConfig.from_pretrained(name, **options)
-        _check_kind(name, config, kind)
+        model_class = _class_of(transformers, config, check_pairs or partial(_refuse_pairs, name))
         _check_layers(name, config, n_tensors)
         tokenizer = load_tokenizer(name, **options)
-        model_class = getattr(transformers, kind)
         model = gguf.whole_model(model_class, name, **options, **weights, **placed)
         model = (model if placed else model.to(device)).eval()
         gguf.check_weights(model)
@@ -99,9 +123,9 @@ def precision_of(model: Any) -> str:
 
 def load_config(name: str, revision: str | None = None, trust_remote_code: bool = False) -> Any:
     """Load the configuration of a checkpoint."""
-    options = hub_options(name, revision)
     _, transformers = import_heavy("torch", "transformers")
-    options |= {"revision": revision, "trust_remote_code": trust_remote_code}
+    options = {"revision": revision, "trust_remote_code": trust_remote_code}
+    options |= hub_options(name, revision)
     with refusing(name):
         return transformers.AutoConfig.from_pretrained(name, **options)
 
@@ -119,11 +143,16 @@ def hub_options(name: str, revision: str | None) -> dict[str, Any]:
         return hub.options(name, revision, "hf:FOLDER")
 
 
-def _check_kind(name: str, config: Any, kind: str) -> None:
-    """Raise for an encoder-decoder where a causal model is needed."""
-    if kind == "AutoModelForCausalLM" and getattr(config, "is_encoder_decoder", False):
-        problem = f"{name!r} is an encoder-decoder, and words need a causal language model"
-        raise UsageError(f"{problem}; use it at the token or text level.")
+def _class_of(transformers: Any, config: Any, check_pairs: Callable[[], None]) -> Any:
+    if not getattr(config, "is_encoder_decoder", False):
+        return transformers.AutoModelForCausalLM
+    check_pairs()
+    return transformers.AutoModelForSeq2SeqLM
+
+
+def _refuse_pairs(name: str) -> None:
+    problem = f"{name!r} is an encoder-decoder, and words need a causal language model"
+    raise UsageError(f"{problem}; use it at the token or text level.")
 
 
 def _check_layers(name: str, config: Any, n_tensors: int | None) -> None:
@@ -204,12 +233,10 @@ _OF_HUB = {
 
 def _of_hub(error: BaseException | None) -> tuple[str, str] | None:
     """Return problem and fix of the hub's error that caused another error, if there is one."""
-    while error is not None:
-        # A gated model is also one that is not found.
-        if (name := type(error).__name__) in _OF_HUB:
-            return _OF_HUB[name]
-        error = error.__cause__ or error.__context__
-    return None
+    if error is None:
+        return None
+    # A gated model is also one that is not found.
+    return _OF_HUB.get(type(error).__name__) or _of_hub(error.__cause__ or error.__context__)
 
 
 def failing_pass(name: str, error: Exception) -> UsageError:
@@ -217,11 +244,6 @@ def failing_pass(name: str, error: Exception) -> UsageError:
     problem = f"its forward pass fails: {first_line(error).rstrip('.')}"
     fix = "check that weights, tokenizer and --dtype fit together"
     return UsageError(f"{name}: {problem}; {fix}.")
-
-
-def first_line(error: Exception) -> str:
-    """Return the first line of an error's message, or its type."""
-    return str(error).strip().splitlines()[0] if str(error).strip() else type(error).__name__
 
 
 def device_of(torch: Any, name: str | None) -> str:
@@ -281,6 +303,19 @@ def padded(
         ids[i, place] = torch.tensor(row)
         mask[i, place] = 1
     return ids.to(device), mask.to(device)
+
+
+def seq2seq_logits(
+    model: Any, tokenizer: Any, sources: Sequence[Sequence[int]], targets: Sequence[Sequence[int]]
+) -> Tensor:
+    """Return the logits after each token of targets, given their sources, padded at the end."""
+    filler, device = tokenizer.pad_token_id or 0, input_device(model)
+    source, mask = padded(sources, device, filler)
+    target, target_mask = padded(targets, device, filler)
+    inputs = {"input_ids": source, "attention_mask": mask, "use_cache": False}
+    out = model(**inputs, decoder_input_ids=target, decoder_attention_mask=target_mask)
+    logits: Tensor = out.logits
+    return logits
 
 
 def end_ids(model: Any) -> set[int]:

@@ -89,18 +89,6 @@ def _check_share(option: str, share: float) -> None:
         raise UsageError(f"{option} {share:g} cannot be assigned; {fix}.")
 
 
-def _language_model(kind: str, argument: str, loading: Loading) -> Any:
-    names = ("dtype", "device", "bos", "quantize")
-    options: dict[str, Any] = {name: getattr(loading, name) for name in names}
-    if kind in OF_HUB:
-        argument, _, revision = argument.partition("@")
-        options |= {"revision": revision or None, "trust_remote_code": loading.trust_remote_code}
-    if not argument and kind != "smollm2":
-        raise UsageError(f"{kind}: needs a name; write {kind}:NAME.")
-    plugin = registry.find(_RUNTIMES[loading.runtime], kind)
-    return plugin(*filter(None, [argument]), **options)
-
-
 def open_model(spec: str, loading: Loading) -> WordModel:
     """Open the next-word model of `recorded:FILE`, `toy`, `smollm2`, `hf:NAME[@REVISION]`, ..."""
     check_estimator(loading.estimator)
@@ -115,7 +103,7 @@ def open_model(spec: str, loading: Loading) -> WordModel:
         return cast(WordModel, registry.find("models", kind)(argument))
     if kind not in registry.names("language_models"):
         raise unknown_model(spec, [*registry.names("models"), *registry.names("language_models")])
-    lm = replace(_language_model(kind, argument, loading), prompting=loading.prompting)
+    lm = replace(_open(spec, _RUNTIMES[loading.runtime], loading), prompting=loading.prompting)
     label = spec.rstrip("/").rpartition("/")[2]
     live: WordModel = registry.find("estimators", loading.estimator)(lm, label, loading.estimator)
     return live

@@ -19,6 +19,7 @@ from aleatoric.models.base import Ask, WordModel
 from aleatoric.nextword.answers import Reading, ReadItems
 from aleatoric.nextword.exact import Search
 from aleatoric.nextword.live import FoldedModel, by_fold
+from aleatoric.nextword.vocabulary import vocabulary_of
 from aleatoric.runs.engine import Engine, open_model
 from aleatoric.runs.run import Store
 from aleatoric.runs.tables import BASE_WEIGHTS, FINETUNING
@@ -114,7 +115,8 @@ class FinetuneSession:
         tracked: Iterable[FoldPassage] = self._monitor.checked(
             passages, len(passages), "word trees"
         )
-        lm, vocabulary = self._lm, self._live.vocabulary(self._job.choices.lead)
+        lm = self._lm
+        vocabulary = vocabulary_of(lm.pieces, self._job.choices.lead)
         search = Search(tolerance=self._job.tolerance)
         return {p.group: word_tree(lm, p.items, vocabulary, search).to(lm.device) for p in tracked}
 
