@@ -15,14 +15,7 @@ from aleatoric.result_types import Table
 from aleatoric.studies.compare import Compared, Comparison
 from aleatoric.studies.compare_statistics import better, by_metric
 from aleatoric.studies.figure_data import Picture
-from aleatoric.studies.tasks import (
-    PEOPLE,
-    ComparedTasks,
-    Task,
-    TaskComparison,
-    compare_tasks,
-    tasks_of,
-)
+from aleatoric.studies.tasks import PEOPLE, ComparedTasks, Task, compare_tasks, tasks_of
 
 _NOTES = tables.TEXTS["compare"]["notes"]
 _DATA_COLUMNS = (
@@ -70,10 +63,12 @@ def _family_sizes(compared: Compared) -> str:
 
 
 def _pair_cells(comparison: Comparison) -> dict[str, str]:
+    """Return the cells of a comparison by column; some are of systems or of tasks only."""
     facts = comparison.record()
     p_values = {"p": "p", "p Holm": "p_holm", "p BH": "p_bh"}
-    return {
+    cells = {
         "metric": comparison.metric,
+        "system": comparison.system,
         "first − second": f"{comparison.first} − {comparison.second}",
         "difference": with_interval(comparison.paired.difference),
         **{name: p_value(facts[key]) for name, key in p_values.items()},
@@ -82,6 +77,8 @@ def _pair_cells(comparison: Comparison) -> dict[str, str]:
         "items": str(facts["n_items"]),
         "groups": str(facts["n_groups"]),
     }
+    left_out = ("p BH", "groups") if comparison.system else ("system",)
+    return {column: cell for column, cell in cells.items() if column not in left_out}
 
 
 def _lettered(compared: Compared, metric: str, system: str) -> str:
@@ -266,26 +263,11 @@ def _pairs(compared: ComparedTasks, whole: bool) -> Iterator[Table]:
     notes = [note.format(families=families) for note in _TASK_NOTES["pairs"]]
     if len(shown) < len(compared.comparisons):
         notes.append(_TASK_NOTES["more"])
-    table = table_of_records("Pairs of tasks", list(map(_task_pair_cells, shown)))
+    table = table_of_records("Pairs of tasks", list(map(_pair_cells, shown)))
     hidden = () if any(c.system != PEOPLE for c in shown) else ("system",)
     if shown:
         wide = (*hidden, "p", "d", "first lower", "items")
         yield replace(table, notes=tuple(notes), wide=wide)
-
-
-def _task_pair_cells(comparison: TaskComparison) -> dict[str, str]:
-    facts = comparison.record()
-    return {
-        "metric": comparison.metric,
-        "system": comparison.system,
-        "first − second": f"{comparison.first} − {comparison.second}",
-        "difference": with_interval(comparison.paired.difference),
-        "p": p_value(facts["p"]),
-        "p Holm": p_value(facts["p_holm"]),
-        "d": number(facts["cohen_d"], 2),
-        "first lower": number(facts["share_lower"], 2),
-        "items": str(facts["n_items"]),
-    }
 
 
 def task_data(compared: ComparedTasks) -> list[Table]:
@@ -321,8 +303,7 @@ def task_summary(compared: ComparedTasks) -> Iterator[str]:
 
 def _tested(compared: ComparedTasks, label: str, metric: str) -> str:
     family = by_metric(compared.comparisons).get(metric, [])
-    own = [c for c in family if isinstance(c, TaskComparison) and c.system == label]
-    tests = [c for c in own if c.p_holm is not None]
+    tests = [c for c in family if c.system == label and c.p_holm is not None]
     if not tests:
         return "no test is possible"
     n = sum(c.is_significant(compared.alpha) for c in tests)

@@ -6,7 +6,6 @@ import math
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from fnmatch import fnmatchcase
 from itertools import combinations, product
 from pathlib import Path
 from typing import Any
@@ -18,13 +17,14 @@ from aleatoric.inference.estimate import at_level, bounded_difference
 from aleatoric.levels.base import level_of
 from aleatoric.levels.base import results as results_of
 from aleatoric.levels.word_results import WIDE_LOSS, WITHHELD, has_persons
-from aleatoric.result_types import Result, Tabular
+from aleatoric.result_types import Result
 from aleatoric.runs.run import Store, labels_of
 from aleatoric.runs.session import saved_notes
 from aleatoric.studies import compare_statistics as comparing
 from aleatoric.studies.compare_statistics import (
     ComparedSystem,
     Comparison,
+    Comparisons,
     DocumentEvidence,
     Evidence,
     ItemEvidence,
@@ -50,7 +50,7 @@ ALPHA = 0.05
 
 
 @dataclass(frozen=True, repr=False)
-class Compared(Tabular):
+class Compared(Comparisons):
     """All comparisons of some systems, with one family of tests per metric."""
 
     comparisons: tuple[Comparison, ...]
@@ -85,18 +85,6 @@ class Compared(Tabular):
             "families": self.families,
             "matched": self.matched,
             "notes": list(self.notes),
-        }
-
-    def records(self) -> list[dict[str, Any]]:
-        """Return one dict per metric and pair of systems."""
-        return [comparison.record() for comparison in self.comparisons]
-
-    @property
-    def families(self) -> dict[str, int]:
-        """Return the number of tests over which the p-values of each metric are adjusted."""
-        return {
-            metric: sum(comparison.paired.test is not None for comparison in family)
-            for metric, family in comparing.by_metric(self.comparisons).items()
         }
 
 
@@ -187,16 +175,15 @@ def _metrics(members: Members, metrics: Sequence[str], only_leading: bool) -> li
     level = level_of(members[0].store)
     counts = Counter(name for member in members for name in member.results)
     shared = [name for name, count in counts.items() if count > 1]
-    first = [p for p in level.compared_first if any(fnmatchcase(name, p) for name in shared)]
-    patterns = metrics or (first if only_leading and first else level.compared)
-    for pattern in metrics:
-        if not any(fnmatchcase(name, pattern) for name in shared):
-            raise UsageError(f"there is no metric {pattern!r}; there are: {', '.join(shared)}.")
-    chosen = [name for pattern in patterns for name in shared if fnmatchcase(name, pattern)]
+    comparing.check_known(shared, metrics)
+    first = comparing.matching(shared, level.compared_first) if only_leading else ()
+    chosen = (
+        comparing.matching(shared, metrics) or first or comparing.matching(shared, level.compared)
+    )
     if not chosen:
         labels = ", ".join(member.label for member in members)
         raise UsageError(f"no two of {labels} share a metric; name other systems.")
-    return list(dict.fromkeys(chosen))
+    return list(chosen)
 
 
 def _evidence(
@@ -266,19 +253,14 @@ def _compare_all(
 def _check_levels(stores: Sequence[Store]) -> None:
     names = [level_of(store).name for store in stores]
     for store, name in zip(stores, names, strict=True):
-        if name != names[0]:
-            raise _refusal(stores[0], store, {"level": (names[0], name)})
+        _check_equal(stores[0], store, {"level": names[0]}, {"level": name})
 
 
 def _check_comparable(members: Members) -> None:
     """Refuse systems whose signatures differ in anything but the system itself."""
     for first, second in combinations(members, 2):
         for metric in first.results.keys() & second.results.keys():
-            left, right = _fields(first, metric), _fields(second, metric)
-            shared = (name for name in left if name in right)
-            differences = {n: (left[n], right[n]) for n in shared if left[n] != right[n]}
-            if differences:
-                raise _refusal(first.store, second.store, differences)
+            _check_equal(first.store, second.store, *(_fields(m, metric) for m in (first, second)))
 
 
 def _without_clusters(members: Members, metrics: Sequence[str]) -> list[ComparedSystem]:
@@ -297,20 +279,20 @@ def _without_clusters(members: Members, metrics: Sequence[str]) -> list[Compared
 
 
 def _fields(member: ComparedSystem, metric: str) -> dict[str, str]:
-    """Return what must agree: corpus and protocol, without the conventions of the system."""
+    """Return what must agree: corpus and protocol."""
     signature = member.results[metric].signature
-    conventions = member.store.systems()[member.system].get("conventions", {})
-    protocol = {k: v for k, v in signature.protocol.items() if k not in conventions}
-    return {"corpus": f"{signature.corpus}#{signature.corpus_sha256[:12]}", **protocol}
+    corpus = f"{signature.corpus}#{signature.corpus_sha256[:12]}"
+    return {"corpus": corpus, **comparing.protocol_of(member, metric)}
 
 
-def _refusal(first: Store, second: Store, differences: Mapping[str, tuple[str, str]]) -> UsageError:
-    listed = ", ".join(f"{name} ({left} v {right})" for name, (left, right) in differences.items())
-    differ = "differs" if len(differences) == 1 else "differ"
-    return UsageError(
-        f"{first.path} and {second.path} cannot be compared: {listed} {differ}; "
-        "run both on the same corpus with the same choices."
-    )
+def _check_equal(
+    first: Store, second: Store, left: Mapping[str, str], right: Mapping[str, str]
+) -> None:
+    if differences := comparing.differing(left, right):
+        raise UsageError(
+            f"{first.path} and {second.path} cannot be compared: {differences}; "
+            "run both on the same corpus with the same choices."
+        )
 
 
 # Notes -------------------------------------------------------------------------------------
