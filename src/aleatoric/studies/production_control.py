@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass, field
-from functools import partial
 from importlib.util import find_spec
 from itertools import groupby, islice
 from typing import Any
@@ -16,9 +15,9 @@ from aleatoric.errors import MissingExtraError
 from aleatoric.levels import text_variability as variability
 from aleatoric.levels.text_lengths import Cut, LengthCounter, LengthSummary, sentence_splitter
 from aleatoric.levels.text_protocol import as_latin_1, gpt2_tokeniser, is_dialogue, preparation
+from aleatoric.levels.text_scoring import CONTROL
 from aleatoric.levels.text_variability import Inputs, ScoredTexts, Splitting, Statistics
 from aleatoric.metrics.distances import mean
-from aleatoric.probes.base import Probe
 from aleatoric.probes.taggers import open_tokeniser
 from aleatoric.probes.tools import Tools, probes_with
 from aleatoric.registry import Track, quietly
@@ -31,29 +30,36 @@ BATCH = 512
 STORIES = "writingprompts"
 MOST_TEXTS = 10
 """Stories per prompt that are compared, as in the paper."""
+Checked = tuple[str, Floats, dict[str, float]]
+"""The id of an input, its distances of pairs, and its statistics."""
 
 
 @dataclass(frozen=True)
-class ControlScores:
-    """Statistics per input, under names such as w1_M/lexical-1; NaN if undefined."""
+class ScoredSystem:
+    """Statistics per input of people or a system, under names such as w1_M/lexical-1.
 
-    groups: list[str]
-    facts: Mapping[str, Mapping[str, str]]
+    NaN if undefined.
+    """
+
+    corpus: str
+    system: str
+    protocol: str
+    source: str
+    """What they are computed from: texts or scores."""
+    origin: tuple[str, str, str, str]
+    """Checksum, system, decoder and estimator in signatures."""
+    choices: Mapping[str, Mapping[str, str]]
     """Probe -> the choices that change its distances."""
+    groups: list[str]
     values: Statistics = field(default_factory=dict)
-    first: list[tuple[str, Floats, dict[str, float]]] = field(default_factory=list)
-    """The first inputs under `CHECKED_PROBE`: ids, distances of pairs, statistics."""
+    first: list[Checked] = field(default_factory=list)
+    """The first inputs under `CHECKED_PROBE`."""
 
-    def add(
-        self, probe: Probe, inputs: Inputs, statistics: Statistics, rows: Ints, n_inputs: int
-    ) -> None:
-        """Add the statistics of some inputs, which have these rows among all `n_inputs`."""
-        by_probe = {name: values[None] for name, values in statistics.items()}
-        variability.place(self.values, by_probe, rows, [probe], n_inputs)
-        if not self.groups and probe.name == CHECKED_PROBE:
-            for i, (item_id, pairs) in enumerate(zip(inputs.ids, _pairs(inputs), strict=True)):
-                control = {name: float(values[i]) for name, values in statistics.items()}
-                self.first.append((item_id, pairs, control))
+    def place(self, probe: str, statistics: Statistics, rows: Ints, n_inputs: int) -> None:
+        """Write the statistics of some inputs, which have these rows among all `n_inputs`."""
+        for name, values in statistics.items():
+            column = self.values.setdefault(f"{name}/{probe}", np.full(n_inputs, np.nan))
+            column[rows] = values
 
 
 def score(
@@ -63,45 +69,55 @@ def score(
     splitting: Splitting,
     tools: Tools,
     track: Track[Any] = quietly,
-) -> ControlScores:
+) -> ScoredSystem:
     """The human control of every input of a corpus, by probe."""
     prepared = preparation(protocol, corpus.name, tools.length_reader())
     opened = prepared.probes(probes_with(tools, probes))
     # The paper has no control for dialogue.
     has_control = protocol != "paper" or not is_dialogue(corpus.name, corpus.items)
-    control = partial(_control, protocol if has_control else None, splitting)
     most = MOST_TEXTS if corpus.name == STORIES else None
-
-    def references(item: TextItem) -> tuple[str, ...]:
-        return item.references[:most]
-
-    items = iter(track(corpus.items, len(corpus.items), f"{corpus.name}, {protocol}"))
-    facts = {probe.name: {**prepared.facts, **probe.facts} for probe in opened}
-    scores = ControlScores([], facts)
+    n_inputs = len(corpus.items)
+    items = iter(track(corpus.items, n_inputs, f"{corpus.name}, {protocol}"))
+    own = {"control": control_name(protocol, splitting), **prepared.facts}
+    choices = {probe.name: {**own, **probe.facts} for probe in opened}
+    origin = corpus.sha256, "people", "none", "people"
+    scored = ScoredSystem(corpus.name, CONTROL, protocol, "texts", origin, choices, [])
     while batch := list(islice(items, BATCH)):
-        texts = [ScoredTexts(item.id, prepared.people(references(item))) for item in batch]
+        people = (prepared.people(item.references[:most]) for item in batch)
+        texts = [ScoredTexts(item.id, own) for item, own in zip(batch, people, strict=True)]
         for group in variability.score_blocks(texts, (), opened, {}).groups:
             for probe, distances in zip(opened, group.distances, strict=True):
                 ids = [texts[row].item_id for row in group.rows]
-                inputs, rows = (
-                    Inputs(ids, distances, group.sizes[0]),
-                    len(scores.groups) + group.rows,
-                )
-                scores.add(probe, inputs, control(inputs), rows, len(corpus.items))
-        scores.groups.extend(item.group for item in batch)
-    return scores
+                inputs = Inputs(ids, distances, group.sizes[0])
+                statistics = {"mean_H": mean(_pairs(inputs))}
+                if has_control:
+                    statistics |= human_control(protocol, inputs, splitting)
+                scored.place(probe.name, statistics, len(scored.groups) + group.rows, n_inputs)
+                if not scored.groups and probe.name == CHECKED_PROBE:
+                    scored.first.extend(_checked(inputs, statistics))
+        scored.groups.extend(item.group for item in batch)
+    return scored
 
 
-def _control(protocol: str | None, splitting: Splitting, inputs: Inputs) -> Statistics:
-    """mean_H and, under a protocol, the control's divergences, by input."""
-    human = _pairs(inputs)
-    statistics, divergences = {"mean_H": mean(human)}, {"w1": registry.find("divergences", "w1")}
-    if protocol is None:
-        return statistics
-    if protocol == "corrected":
-        return statistics | variability.corrected_batch(inputs, divergences, splitting)
-    published = variability.paper_batch(human, divergences)
-    return statistics | {f"{name}_M": values for name, values in published.items()}
+def _checked(inputs: Inputs, statistics: Statistics) -> Iterator[Checked]:
+    """Yield the id, the distances of pairs and the statistics of each input."""
+    for i, (item_id, pairs) in enumerate(zip(inputs.ids, _pairs(inputs), strict=True)):
+        yield item_id, pairs, {name: float(values[i]) for name, values in statistics.items()}
+
+
+def control_name(protocol: str, splitting: Splitting) -> str:
+    """Return the name of the human control in signatures."""
+    return "published" if protocol == "paper" else f"disjoint-halves-{splitting.n_splits}"
+
+
+def human_control(protocol: str, inputs: Inputs, splitting: Splitting) -> Statistics:
+    """Return the divergences of people from people, as published or corrected, by input."""
+    divergences = {"w1": registry.find("divergences", "w1")}
+    if protocol != "paper":
+        return variability.corrected_batch(inputs, divergences, splitting)
+    published = variability.paper_batch(_pairs(inputs), divergences)
+    # Tables 4 and 5 repeat the control of Tables 2 and 3.
+    return {f"{name}_{side}": values for name, values in published.items() for side in "MC"}
 
 
 def _pairs(inputs: Inputs) -> Floats:

@@ -14,7 +14,6 @@ from typing import Any
 import numpy as np
 
 import aleatoric
-from aleatoric.data.files import sha256_of_all
 from aleatoric.data.opening import open_text_corpus, sniff_texts
 from aleatoric.data.score_files import ScoreFile, find_score_files
 from aleatoric.errors import DataError, MissingExtraError, UsageError, needs
@@ -25,7 +24,7 @@ from aleatoric.levels.text_protocol import (
     gpt2_tokeniser,
 )
 from aleatoric.levels.text_scoring import CONTROL
-from aleatoric.levels.text_variability import Splitting, Statistics
+from aleatoric.levels.text_variability import Splitting
 from aleatoric.metrics.reduction import Mean
 from aleatoric.probes.base import Block
 from aleatoric.probes.tools import Tools, probes_with
@@ -37,8 +36,8 @@ from aleatoric.studies.people import interval_text
 from aleatoric.studies.production_control import (
     CHECKED_PROBE,
     STORIES,
-    ControlScores,
     PrintedLengths,
+    ScoredSystem,
     lengths_tables,
     printed_lengths,
     score,
@@ -59,8 +58,8 @@ from aleatoric.studies.production_rows import (
     run_lines,
     shown_rows,
 )
-from aleatoric.studies.production_scores import ScoredSystem, by_task, score_systems, without_people
-from aleatoric.types import Estimate, LazyItems, MultiRef, Signature
+from aleatoric.studies.production_scores import by_task, score_systems, without_people
+from aleatoric.types import LazyItems, MultiRef, Signature
 
 TASKS = {"simplification": "asset", "translation": "wmt14-10ref"}
 """Task in the file of recorded pair distances -> corpus."""
@@ -128,10 +127,6 @@ class Sources:
         corpora = map(_with_enough, find_corpora(data, needed=not files))
         return cls(tuple(corpora), files, tuple(stores))
 
-    def names(self) -> set[str]:
-        """Return the names of the corpora."""
-        return {corpus.name for corpus in self.corpora}
-
 
 def _with_enough(corpus: MultiRef) -> MultiRef:
     """Return a corpus of stories with the inputs that the paper uses, others unchanged."""
@@ -158,7 +153,7 @@ class SharedTools:
 
     def usable(self, corpus: MultiRef, protocol: str) -> list[str]:
         """Return the probes that can run; by default only one for corpora without printed rows."""
-        refused = self._open(corpus, protocol)[1]
+        refused = self.refused(corpus, protocol)
         default = PROBES if corpus.name in tasks() else (CHECKED_PROBE,)
         return [probe for probe in self.probes or default if probe not in refused]
 
@@ -205,12 +200,12 @@ def reproduce(
     for corpus, protocol in product(sources.corpora, protocols):
         tools, usable = shared.tools(corpus, protocol), shared.usable(corpus, protocol)
         scores = score(corpus, protocol, usable, splitting, tools, track)
-        lines += _lines(corpus, protocol, scores, splitting)
+        lines += _lines(scores, splitting.seed)
         if protocol == "paper":
             pairs += _checks(corpus.name, scores, recordings)
     shown = shared.probes or PROBES
     for scored in score_systems(sources.scores, protocols, shown, splitting, track):
-        lines += scored_lines(scored, splitting)
+        lines += _lines(scored, splitting.seed)
     for store in sources.stores:
         lines += run_lines(store, base.results(store), len(sources.stores) > 1)
     lengths = tuple(printed_lengths(sources.corpora, track))
@@ -288,44 +283,17 @@ def find_corpora(data: Path, needed: bool = True) -> list[MultiRef]:
     return sorted(corpora, key=lambda c: order.index(c.name) if c.name in order else len(order))
 
 
-def _lines(
-    corpus: MultiRef, protocol: str, scores: ControlScores, splitting: Splitting
-) -> list[PaperLine]:
-    control = "published" if protocol == "paper" else f"disjoint-halves-{splitting.n_splits}"
-    facts = {"protocol": protocol, "control": control}
-    found = _means(scores.groups, scores.values, splitting.seed)
-    lines = []
+def _lines(scored: ScoredSystem, seed: int) -> Iterator[PaperLine]:
+    """Yield the numbers of a system, or of people, as means over inputs."""
+    chunk = {name: column[:, None] for name, column in scored.values.items()}
+    found = estimates([(scored.groups, chunk)], {name: Mean(name) for name in chunk}, seed)
     for name, estimate in found.items():
-        choices = {**facts, **scores.facts[name.partition("/")[2]]}
-        origin = (corpus.name, corpus.sha256, "people", "none", "people", choices)
-        size = (str(estimate.n_items), splitting.seed, name, aleatoric.__version__)
-        each = Result(CONTROL, name, Signature(*origin, *size), estimate)
-        lines.append(PaperLine(corpus.name, protocol, printed_of(corpus.name, each), each))
-        if protocol == "paper" and name.partition("/")[0] in ("w1_M", "dmu_M"):
-            # Tables 4 and 5 repeat the control of Tables 2 and 3.
-            again = replace(each, metric=name.replace("_M/", "_C/"))
-            lines.append(PaperLine(corpus.name, protocol, printed_of(corpus.name, again), again))
-    return lines
-
-
-def _means(groups: list[str], values: Statistics, seed: int) -> dict[str, Estimate]:
-    chunk = {name: column[:, None] for name, column in values.items()}
-    return estimates([(groups, chunk)], {name: Mean(name) for name in chunk}, seed)
-
-
-def scored_lines(scored: ScoredSystem, splitting: Splitting) -> Iterator[PaperLine]:
-    """Yield the numbers of a system, or of people, from the authors' scores."""
-    sha256 = sha256_of_all([file.path for file in scored.files])
-    groups = list(map(str, scored.inputs))
-    for name, estimate in _means(groups, scored.values, splitting.seed).items():
-        choices = {"protocol": scored.protocol, "distances": "published scores"}
-        if scored.system == printed.CONTROL and scored.protocol != "paper":
-            choices["control"] = f"disjoint-halves-{splitting.n_splits}"
-        origin = (scored.corpus, sha256, scored.system, "as named", "recorded", choices)
-        size = (str(estimate.n_items), splitting.seed, name, aleatoric.__version__)
-        result = Result(scored.system, name, Signature(*origin, *size), estimate)
+        choices = {"protocol": scored.protocol, **scored.choices[name.partition("/")[2]]}
+        size = (str(estimate.n_items), seed, name, aleatoric.__version__)
+        signature = Signature(scored.corpus, *scored.origin, choices, *size)
+        result = Result(scored.system, name, signature, estimate)
         number = printed_of(scored.corpus, result)
-        yield PaperLine(scored.corpus, scored.protocol, number, result, "scores")
+        yield PaperLine(scored.corpus, scored.protocol, number, result, scored.source)
 
 
 def _recorded(path: Path | None) -> dict[str, list[dict[str, Any]]]:
@@ -349,7 +317,7 @@ def find_recorded(data: Path) -> Path | None:
 
 
 def _checks(
-    corpus: str, scores: ControlScores, recordings: dict[str, list[dict[str, Any]]]
+    corpus: str, scores: ScoredSystem, recordings: dict[str, list[dict[str, Any]]]
 ) -> Iterator[PairCheck]:
     """The first inputs of a corpus, with their differences from the recorded distances."""
     by_id = {str(row["id"]): row["H_unigram_i<j"] for row in recordings.get(corpus, [])}
@@ -412,17 +380,16 @@ def _missing(rows: Sequence[ShownRow], letters: dict[str, str]) -> Iterator[tupl
 
 def _further(result: Reproduction) -> list[Table]:
     """Return the numbers of people that the paper does not print: mean H, and other corpora."""
-    shown = {(line.corpus, line.result.metric) for line in result.lines if line.source == "texts"}
     cells = {
         (line.corpus, line.result.metric, line.protocol): line.result
         for line in result.lines
         if line.source == "texts"
     }
-    further = [
+    further = {
         (corpus, metric)
-        for corpus, metric in shown
+        for corpus, metric, _ in cells
         if metric.startswith("mean_H") or corpus not in tasks()
-    ]
+    }
     corpora = list(dict.fromkeys(line.corpus for line in result.lines))
 
     def order(key: tuple[str, str]) -> tuple[int, str, int]:

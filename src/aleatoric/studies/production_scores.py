@@ -3,39 +3,25 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 
 from aleatoric import registry
+from aleatoric.data.files import sha256_of_all
 from aleatoric.data.score_files import ScoreFile, people_matrices, read_distances
 from aleatoric.levels import text_variability as variability
 from aleatoric.levels.text_protocol import DIALOGUES
-from aleatoric.levels.text_variability import Inputs, Splitting, Statistics
+from aleatoric.levels.text_variability import Inputs, Splitting
 from aleatoric.metrics.distances import energy_distance, mean
 from aleatoric.registry import Track, quietly
 from aleatoric.studies import production_printed as printed
+from aleatoric.studies.production_control import ScoredSystem, control_name, human_control
 from aleatoric.studies.production_printed import tasks
 from aleatoric.types import Floats
 
 ByInput = Mapping[int, Floats]
 """Input -> distances."""
-
-
-@dataclass(frozen=True)
-class ScoredSystem:
-    """The statistics per input of one system under one protocol, under names such as w1_M/semantic.
-
-    NaN where a file lacks the input.
-    """
-
-    corpus: str
-    system: str
-    protocol: str
-    inputs: tuple[int, ...]
-    values: Statistics
-    files: tuple[ScoreFile, ...]
 
 
 def by_task(files: Sequence[ScoreFile]) -> dict[str, list[ScoreFile]]:
@@ -73,13 +59,25 @@ def score_systems(
         for name, parts in track(systems.items(), len(systems), f"scores of {corpus}"):
             read = {file.part: read_distances(file, probes) for file in parts}
             for protocol in protocols:
-                values = _system(human, read, protocol, corpus)
-                inputs = tuple(_inputs(human))
-                yield ScoredSystem(corpus, name, protocol, inputs, values, (people, *parts))
+                yield _system(corpus, name, protocol, human, read, (people, *parts))
 
 
-def _inputs(human: Mapping[str, ByInput]) -> list[int]:
-    return sorted({number for by_input in human.values() for number in by_input})
+def _scored(
+    corpus: str,
+    system: str,
+    protocol: str,
+    human: Mapping[str, ByInput],
+    files: Sequence[ScoreFile],
+    splitting: Splitting | None = None,
+) -> tuple[ScoredSystem, list[int]]:
+    """Return a system, or people with their splitting, without statistics, and its inputs."""
+    choices = {"distances": "published scores"}
+    if splitting is not None and protocol != "paper":
+        choices["control"] = control_name(protocol, splitting)
+    inputs = sorted({number for by_input in human.values() for number in by_input})
+    origin = sha256_of_all([file.path for file in files]), system, "as named", "recorded"
+    by_probe, groups = dict.fromkeys(human, choices), list(map(str, inputs))
+    return ScoredSystem(corpus, system, protocol, "scores", origin, by_probe, groups), inputs
 
 
 def _control(
@@ -92,29 +90,26 @@ def _control(
     """Yield people against people; the paper has no control for dialogue."""
     if protocol == "paper" and corpus in DIALOGUES:
         return
-    divergences = {"w1": registry.find("divergences", "w1")}
-    inputs, columns = _inputs(human), Statistics()
+    scored, inputs = _scored(corpus, printed.CONTROL, protocol, human, [people], splitting)
     for probe, by_input in human.items():
         for numbers, (pairs,) in _stacked([by_input]):
-            if protocol == "paper":
-                batch = variability.paper_batch(pairs, divergences)
-                values = {f"{name}_{side}": v for name, v in batch.items() for side in "MC"}
-            else:
-                ids, matrices = list(map(str, numbers)), people_matrices(pairs)
-                each = Inputs(ids, matrices, matrices.shape[1])
-                values = variability.corrected_batch(each, divergences, splitting)
-            _place(columns, values, probe, inputs, numbers)
-    yield ScoredSystem(corpus, printed.CONTROL, protocol, tuple(inputs), columns, (people,))
+            matrices = people_matrices(pairs)
+            each = Inputs(list(map(str, numbers)), matrices, matrices.shape[1])
+            rows = np.searchsorted(inputs, numbers)
+            scored.place(probe, human_control(protocol, each, splitting), rows, len(inputs))
+    yield scored
 
 
 def _system(
+    corpus: str,
+    name: str,
+    protocol: str,
     human: Mapping[str, ByInput],
     read: Mapping[str, Mapping[str, ByInput]],
-    protocol: str,
-    corpus: str,
-) -> Statistics:
+    files: Sequence[ScoreFile],
+) -> ScoredSystem:
     """Return W1 and differences of means, and energy if both M and C are there."""
-    inputs, columns = _inputs(human), Statistics()
+    scored, inputs = _scored(corpus, name, protocol, human, files)
     w1 = registry.find("divergences", "w1")
     as_published = protocol == "paper" and corpus not in DIALOGUES
     for probe, by_input in human.items():
@@ -126,12 +121,12 @@ def _system(
                     f"w1_{side}": w1(model, people),
                     f"dmu_{side}": mean(model) - mean(people),
                 }
-                _place(columns, values, probe, inputs, numbers)
+                scored.place(probe, values, np.searchsorted(inputs, numbers), len(inputs))
         if len(parts) == 2:
             for numbers, sides in _stacked([by_input, parts["M"], parts["C"]]):
                 energy = {"energy": energy_distance(*map(mean, sides))}
-                _place(columns, energy, probe, inputs, numbers)
-    return columns
+                scored.place(probe, energy, np.searchsorted(inputs, numbers), len(inputs))
+    return scored
 
 
 def _stacked(parts: Sequence[ByInput]) -> Iterator[tuple[list[int], list[Floats]]]:
@@ -141,12 +136,3 @@ def _stacked(parts: Sequence[ByInput]) -> Iterator[tuple[list[int], list[Floats]
         shapes.setdefault(tuple(len(part[number]) for part in parts), []).append(number)
     for numbers in shapes.values():
         yield numbers, [np.stack([part[number] for number in numbers]) for part in parts]
-
-
-def _place(
-    columns: Statistics, values: Statistics, probe: str, inputs: Sequence[int], rows: Sequence[int]
-) -> None:
-    places = np.searchsorted(inputs, rows)
-    for name, numbers in values.items():
-        column = columns.setdefault(f"{name}/{probe}", np.full(len(inputs), np.nan))
-        column[places] = numbers
