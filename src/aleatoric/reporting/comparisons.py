@@ -2,22 +2,21 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
+from collections.abc import Iterator, Sequence
+from dataclasses import replace
 
 from aleatoric.inference.estimate import with_cut_note
 from aleatoric.inference.paired import IDENTICAL
 from aleatoric.reporting import tables
-from aleatoric.reporting.parts import ReportPart
 from aleatoric.reporting.tables import listed, number, p_value, table_of_records, with_interval
-from aleatoric.reporting.views import View, view_of, view_of_run
+from aleatoric.reporting.views import view_of
 from aleatoric.result_types import Table
 from aleatoric.studies.compare import Compared, Comparison
 from aleatoric.studies.compare_statistics import better, by_metric
-from aleatoric.studies.figure_data import Picture
-from aleatoric.studies.tasks import PEOPLE, ComparedTasks, Task, compare_tasks, tasks_of
+from aleatoric.studies.tasks import PEOPLE, ComparedTasks, Task
 
 _NOTES = tables.TEXTS["compare"]["notes"]
+_TASK_NOTES = tables.TEXTS["tasks"]["notes"]
 _DATA_COLUMNS = (
     *("metric", "first", "second", "first_value", "second_value", "difference", "difference_low"),
     *("difference_high", "p", "p_holm", "p_bh", "cohen_d", "share_lower", "n_items", "n_groups"),
@@ -148,62 +147,6 @@ def _gap(comparison: Comparison, best: str, metric: str) -> str:
         turned = ends and replace(ends, low=-ends.high, high=-ends.low)
         difference = replace(difference, value=-(difference.value or 0.0), interval=turned)
     return with_interval(difference)
-
-
-TITLE = "Across tasks"
-_TASK_NOTES = tables.TEXTS["tasks"]["notes"]
-
-
-@dataclass(frozen=True)
-class TasksSection:
-    """What a report shows of several tasks together."""
-
-    view: View
-    compared: ComparedTasks
-    pictures: Mapping[str, Picture]
-    names: tuple[str, ...]
-    notes: tuple[str, ...]
-
-    @property
-    def tables(self) -> list[Table]:
-        """The tables with intervals."""
-        return task_tables(self.compared, whole=True, intervals=True)
-
-    @property
-    def findings(self) -> list[str]:
-        """One sentence for people and for each system."""
-        return list(task_summary(self.compared))
-
-
-def sections_of(report_parts: Sequence[ReportPart]) -> Iterator[TasksSection]:
-    """Yield a section for each level whose runs have several corpora that it can compare."""
-    by_level: dict[str, dict[str, ReportPart]] = {}
-    left_out: dict[str, list[str]] = {}
-    for part in report_parts:
-        of_level = by_level.setdefault(part.level.name, {})
-        if of_level.setdefault(part.first.manifest["corpus"]["sha256"], part) is not part:
-            left_out.setdefault(part.level.name, []).append(str(part.first.path))
-    for name, own in by_level.items():
-        if len(own) > 1 and view_of_run(next(iter(own.values())).first).level.across:
-            yield _section([part.leading for part in own.values()], left_out.get(name, []))
-
-
-def _section(shown: Sequence[ReportPart], left_out: Sequence[str]) -> TasksSection:
-    view = view_of_run(shown[0].first)
-    labels = {member.label for part in shown for member in part.members}
-    tasks = tasks_of([store for part in shown for store in part.stores], systems=labels)
-    seed = shown[0].first.manifest["seed"]
-    compared = compare_tasks(tasks, metrics=_patterns(view, tasks), seed=seed)
-    names = tuple(task.name for task in tasks)
-    pictures = view.task_figures(dict(zip(names, shown, strict=True)))
-    notes = [f"{path}: the same corpus with other settings is not compared" for path in left_out]
-    return TasksSection(view, compared, pictures, names, (*compared.notes, *notes))
-
-
-def _patterns(view: View, tasks: Sequence[Task]) -> list[str]:
-    """Return the metrics of a page: those that the view names, as far as a task has them."""
-    known = {name for task in tasks for m in task.members.values() for name in m.results}
-    return [metric for metric in view.task_metrics if metric in known]
 
 
 # Tables ------------------------------------------------------------------------------------
