@@ -109,31 +109,31 @@ class Run:
 
     def items(self) -> pandas.DataFrame:
         """Return the statistics as a DataFrame, one row per item (or token) and system."""
-        from aleatoric.studies.export import rows_table
+        from aleatoric.studies.export import item_rows, to_table
 
         with needs("pandas", "pandas"):  # pyarrow does not say how to install it
             import_module("pandas")
         base.score(self._store, again=False)
-        return rows_table(self._store).to_pandas()
+        return to_table(item_rows(self._store)).to_pandas()
 
     def texts(self) -> pandas.DataFrame:
         """Return the texts of a text-level run as a DataFrame, one row per text."""
-        from aleatoric.studies.export import texts_table
+        from aleatoric.studies.export import text_rows, to_table
 
         with needs("pandas", "pandas"):
             import_module("pandas")
-        return texts_table(self._store).to_pandas()
+        return to_table(text_rows(self._store)).to_pandas()
 
     def pairs(self, probes: Sequence[str] = ()) -> pandas.DataFrame:
         """Return the distances of a text-level run as a DataFrame, one row per pair and probe.
 
         User-defined probes of the run are called only if they are named in `probes`.
         """
-        from aleatoric.studies.export import pairs_table
+        from aleatoric.studies.export import pair_rows, to_table
 
         with needs("pandas", "pandas"):
             import_module("pandas")
-        return pairs_table(self._store, probes).to_pandas()
+        return to_table(pair_rows(self._store, probes)).to_pandas()
 
     def items_where(self, expression: str, system: str | None = None) -> list[str]:
         """Return the ids of the items of a system for which an expression holds.

@@ -19,6 +19,7 @@ from aleatoric.metrics.reduction import Mean
 from aleatoric.registry import called, function_at
 from aleatoric.result_types import Study, Table
 from aleatoric.rng import stream
+from aleatoric.studies import notes_on
 from aleatoric.studies.people import interval_text
 from aleatoric.types import Estimate, Floats, Ints
 
@@ -57,8 +58,7 @@ def run(cases: Sequence[TextCase], seed: int, options: StudyOptions) -> Study:
     if not labelled.ids:
         raise UsageError(f"the {ROLE} {options.argument} labels no input on both sides.")
     notes = (
-        f"Labels by {options.argument}. Shares are means over the {len(labelled.ids)} inputs with "
-        "labels on both sides; [low, high]: 95% interval, groups resampled.",
+        *notes_on("acts", function=options.argument, n=len(labelled.ids)),
         *([f"{labelled.n_unlabelled} texts have no label."] if labelled.n_unlabelled else ()),
     )
     return Study("acts", (_shares(labelled, seed, notes), _agreement(labelled, seed)))

@@ -26,7 +26,7 @@ from aleatoric.metrics.distances import tvd, tvd_of_counts
 from aleatoric.nextword.answers import human_counts
 from aleatoric.nextword.rules import bare
 from aleatoric.result_types import Study, Table
-from aleatoric.studies import people
+from aleatoric.studies import notes_on, people
 from aleatoric.studies.figure_data import TVD_EDGES, histograms
 from aleatoric.types import Case, Categorical, Floats, Interval
 
@@ -200,8 +200,7 @@ def _table(tvds: people.SplitTVDs, model: Floats, seed: int, wording: _Wording) 
         ("oracle 2", f"{tvds.oracle_all.mean():.3f}", *_eces(second)),
     )
     notes = (
-        f"{len(tvds.cases)} contexts; TVD to all people; oracles: halves of the people, mean over "
-        f"{tvds.oracle.shape[1]} random splits.",
+        *notes_on("biased", n=len(tvds.cases), n_splits=tvds.oracle.shape[1]),
         wording.note,
         "The oracles are a part of the people they are compared with: their TVD is not that of a "
         "perfect model.",

@@ -8,6 +8,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 
 from aleatoric.levels.text_inputs import StudyOptions, TextCase
 from aleatoric.result_types import Study, Table
+from aleatoric.studies import notes_on
 
 SHORTEST, LONGEST = 3, 20
 """Tokens of a phrase that is repeated across inputs."""
@@ -98,10 +99,8 @@ def _across(model: Sequence[Texts], people: Sequence[Texts]) -> Table:
         for phrase in order
     )
     columns = ("phrase", "texts", "inputs", "people's texts", "people's inputs")
-    notes = (
-        f"Phrases of {SHORTEST} or more lower-cased tokens in the generator's texts to the most "
-        f"inputs; a phrase inside a longer one that {COVERING:.0%} of its texts have is left out.",
-        f"texts: those with the phrase, and their share of {n_model}; people's: of {n_people}.",
+    notes = notes_on(
+        "phrases_across", shortest=SHORTEST, covering=COVERING, n_model=n_model, n_people=n_people
     )
     return Table("Phrases repeated across inputs", columns, rows, notes)
 
@@ -114,10 +113,7 @@ def _within(cases: Sequence[TextCase], model: Sequence[Texts], people: Sequence[
             found.append((*best, case.item.id))
     found.sort(key=lambda row: (-row[0], -len(row[1]), row[-1]))
     rows = tuple((item_id, _shown(p), n, m) for _, p, n, m, item_id in found[:N_LISTED])
-    notes = (
-        f"The phrase of {SHORTEST_OF_INPUT} or more tokens of each input whose share of the "
-        "generator's texts exceeds its share of people's most; inputs with the largest excess.",
-    )
+    notes = notes_on("phrases_within", shortest=SHORTEST_OF_INPUT)
     columns = ("input", "phrase", "generator", "people")
     return Table("Phrases repeated on one input", columns, rows, notes)
 

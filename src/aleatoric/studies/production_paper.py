@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import os
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import asdict, dataclass, field, replace
 from importlib import import_module
 from itertools import groupby, product, zip_longest
 from pathlib import Path
@@ -31,6 +31,7 @@ from aleatoric.probes.tools import Tools, probes_with
 from aleatoric.registry import Track, quietly
 from aleatoric.result_types import Result, Table
 from aleatoric.runs.run import Store
+from aleatoric.studies import notes_on
 from aleatoric.studies import production_printed as printed
 from aleatoric.studies.people import interval_text
 from aleatoric.studies.production_control import (
@@ -328,14 +329,6 @@ def _checks(
         yield PairCheck(corpus, item_id, tuple(distances.tolist()), control, worst)
 
 
-TOOLS = (
-    "Numbers of syntactic-2 and semantic depend on the tagger and encoder: the paper has spaCy's "
-    "en_core_web_md and all-distilroberta-v1. Those from texts are of the taggers and encoders "
-    "that are installed (in the signatures of --json), those from scores of the paper's. Stories: "
-    "the first ten of every prompt with at least five."
-)
-
-
 def to_tables(result: Reproduction) -> list[Table]:
     """Return Tables 1 to 5, what is missing, further numbers, and the check of pair distances."""
     rows = rows_of(result)
@@ -344,7 +337,8 @@ def to_tables(result: Reproduction) -> list[Table]:
         printed_table(list(group), result.protocols, letters)
         for _, group in groupby(rows, key=lambda row: (row.table, row.corpus))
     ]
-    notes = (*(HEADINGS[protocol] for protocol in result.protocols), TOOLS, *result.runs)
+    headings = (HEADINGS[protocol] for protocol in result.protocols)
+    notes = (*headings, *notes_on("production_tools"), *result.runs)
     missing = Table(
         "What is missing in Tables 2 to 5, and why",
         ("see", "rows", "reason"),
@@ -366,7 +360,7 @@ def to_document(result: Reproduction) -> dict[str, Any]:
     return {
         "results": [line.to_dict() for line in result.lines],
         "rows": [row.to_dict() for row in rows_of(result)],
-        "lengths": [row.to_dict() for row in result.lengths],
+        "lengths": [asdict(row) for row in result.lengths],
         "pairs": [check.to_dict() for check in result.pairs],
         "notes": list(result.runs),
     }

@@ -11,6 +11,7 @@ from aleatoric.errors import UsageError, quoted
 from aleatoric.levels.text_scoring import CONTROL
 from aleatoric.result_types import Result, Table
 from aleatoric.runs.run import Store
+from aleatoric.studies import TEXTS
 from aleatoric.studies import production_printed as printed
 from aleatoric.studies.people import interval_text
 from aleatoric.studies.production_printed import PROBES, PrintedTask, tasks
@@ -19,15 +20,8 @@ PROTOCOLS = ("paper", "corrected")
 Reasons = dict[tuple[str, str, str, str], str]
 """Corpus, system, protocol and probe -> why there is no number of ours."""
 MISSING = "–"
-HEADINGS = {
-    "paper": "paper: as published. Systems and control are compared with half of the pair "
-    "distances of people, drawn with replacement, and the control with the first half of the same "
-    "ones; texts cut to 100 GPT-2 tokens, English rules for every language, ASSET read as latin-1; "
-    "two texts too short for an n-gram have distance 0; dialogue has no control.",
-    "corrected": "corrected: systems are compared with all pairs of people. Control: people split "
-    "into disjoint halves at random, --splits times; M: one half's pairs against the other's; C: "
-    "the grid of both halves against the other's pairs; texts cut to 100 tokens.",
-}
+HEADINGS: dict[str, str] = TEXTS["production"]["headings"]
+"""Protocol -> what it is."""
 
 
 @dataclass(frozen=True)

@@ -24,6 +24,7 @@ from aleatoric.result_types import Result
 from aleatoric.runs.run import Store, labels_of
 from aleatoric.runs.session import saved_notes
 from aleatoric.studies import compare_statistics as comparing
+from aleatoric.studies import notes_on
 from aleatoric.studies.compare import ALPHA, Compared, compare, impossible, joined, reasons
 from aleatoric.studies.compare_statistics import ComparedSystem, Comparison, Comparisons
 from aleatoric.types import Estimate
@@ -32,11 +33,6 @@ _ALL = 2**62
 """More than the number of the last input."""
 PEOPLE = "people"
 """The name of people in comparisons of tasks."""
-UNPAIRED = (
-    "tasks have different inputs: tests are unpaired and move whole groups of inputs between two "
-    "tasks. Tasks also differ in the number and length of people's texts, which distances depend "
-    "on: a difference is one of task and data together"
-)
 
 
 @dataclass(frozen=True)
@@ -286,7 +282,7 @@ def _notes(
     comparisons: Sequence[Comparison],
     alpha: float,
 ) -> Iterator[str]:
-    yield UNPAIRED
+    yield from notes_on("tasks")
     yield from _shared_inputs(tasks)
     for task in tasks:
         yield from _lacking(task, chosen)
@@ -306,11 +302,8 @@ def _shared_inputs(tasks: Sequence[Task]) -> Iterator[str]:
     }
     for first, second in combinations(inputs, 2):
         if n_shared := len(inputs[first] & inputs[second]):
-            yield (
-                f"warning: {n_shared} of {len(inputs[first])} inputs of {first} are inputs of "
-                f"{second} too, and the tests treat them as independent: to compare systems on "
-                "these inputs, use one corpus"
-            )
+            facts = {"n": n_shared, "total": len(inputs[first])}
+            yield from notes_on("shared_inputs", first=first, second=second, **facts)
 
 
 def _lacking(task: Task, chosen: Mapping[str, Sequence[str]]) -> Iterator[str]:

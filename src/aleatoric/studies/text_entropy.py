@@ -20,6 +20,7 @@ from aleatoric.inference.estimate import bounded, estimates
 from aleatoric.levels.text_inputs import StudyOptions, TextCase
 from aleatoric.metrics.reduction import Correlation, Mean
 from aleatoric.result_types import Study, Table
+from aleatoric.studies import notes_on
 from aleatoric.studies.figure_data import Panels, scatter
 from aleatoric.types import Estimate, Floats
 
@@ -27,11 +28,6 @@ N_LISTED = 5
 INPUT_CHARS = 80
 _SIDES = {"mean_M": "mean M", "mean_H": "mean H"}
 _NONE = "–"
-_CORRELATED = (
-    "Correlation over inputs of entropy with the mean distance between two of the generator's "
-    "texts (M), and between two people's texts (H); 95% intervals, groups resampled.",
-    "Sampling error of entropy and of M lowers correlations; see reliability.",
-)
 _UNKNOWN = "–: fewer than three inputs have both values, or one of them is the same for all inputs."
 
 
@@ -150,7 +146,8 @@ def _correlations(
         spearman = correlation(*_ranks(values, other), groups, seed)
         shown = (_with_interval(pearson), _with_interval(spearman))
         rows.append((probe, _SIDES[side], *shown, str(int(np.isfinite(other).sum()))))
-    notes = (*_CORRELATED, *([_UNKNOWN] if any(_NONE in row for row in rows) else []))
+    unknown = [_UNKNOWN] if any(_NONE in row for row in rows) else []
+    notes = (*notes_on("entropy_correlations"), *unknown)
     columns_shown = ("probe", "entropy with", "Pearson", "Spearman", "inputs")
     return Table("Entropy and variability over inputs", columns_shown, tuple(rows), notes)
 
