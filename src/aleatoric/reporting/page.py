@@ -19,6 +19,7 @@ from aleatoric.registry import Track, quietly
 from aleatoric.reporting import resource
 from aleatoric.reporting.comparisons import task_summary, task_tables
 from aleatoric.reporting.figures import draw_all, file_name, make_folder, writing_into
+from aleatoric.reporting.finetune import curve_pictures
 from aleatoric.reporting.page_data import to_data, to_json
 from aleatoric.reporting.parts import ReportPart, parts_of
 from aleatoric.reporting.tables import printable, to_latex, to_markdown, with_interval
@@ -137,7 +138,7 @@ def figure_data(
     agreement = view.agreement(part.results)
     common: dict[str, Picture] = {} if agreement is None else {AGREEMENT: agreement}
     common |= view.figures(part, track, for_page)
-    by_run = {store.path: view_of_run(store).run_figures(store) for store in part.stores}
+    by_run = {store.path: curve_pictures(store) for store in part.stores}
     several = sum(map(bool, by_run.values())) > 1
     return common | {
         f"{name} {path}" if several else name: picture

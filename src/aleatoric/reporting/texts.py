@@ -29,7 +29,7 @@ from aleatoric.levels.text_variability import Verdict, sentences, verdicts
 from aleatoric.probes.base import NEGATIVE_TYPE
 from aleatoric.registry import Track
 from aleatoric.reporting import tables, text_figures, views
-from aleatoric.reporting.finetune import curve_pictures, perplexity
+from aleatoric.reporting.finetune import perplexity
 from aleatoric.reporting.page_data import ItemAnswers, ItemList, Measure, to_data
 from aleatoric.reporting.parts import AGREEMENTS, ReportPart, agreement_bars
 from aleatoric.reporting.tables import Column, Letters, TableCell, number, printable, with_interval
@@ -605,7 +605,3 @@ class FinetuneTextView(TextView):
         columns = ("epoch", "training loss", "validation loss", "validation perplexity")
         training = Table("Training", columns, tuple(rows), tuple(notes))
         return [*super().run_tables(store), *([training] if rows else [])]
-
-    def run_figures(self, store: Store) -> dict[str, Picture]:
-        """Return losses and perplexities by epoch."""
-        return curve_pictures(store)

@@ -267,10 +267,6 @@ class View:
         series = {metric: list(estimates.values())}
         return {"leading": parts.interval_dots("", metric, tuple(estimates), series)}
 
-    def run_figures(self, store: Store) -> dict[str, Picture]:
-        """Return the data of figures about one run, besides those of its results."""
-        return {}
-
     def curves(self, store: Store) -> dict[str, Any]:
         """Return the reliability diagrams of each system."""
         return {}

@@ -361,10 +361,6 @@ class FinetuneView(WordView):
         """Return the systems and mean curves of a fine-tuning run."""
         return finetune.shown_tables(store)
 
-    def run_figures(self, store: Store) -> dict[str, Picture]:
-        """Return losses and perplexities by epoch."""
-        return finetune.curve_pictures(store)
-
 
 def _loss_range(cell: TableCell, by_metric: ByMetric, system: str) -> TableCell:
     """Return the cell of a log loss, as the range of its bounds unless it is not reported."""

@@ -19,20 +19,14 @@ from aleatoric.metrics.reduction import Mean
 from aleatoric.registry import called, function_at
 from aleatoric.result_types import Study, Table
 from aleatoric.rng import stream
-from aleatoric.studies import notes_on
+from aleatoric.studies import TEXTS, notes_on
 from aleatoric.studies.people import interval_text
 from aleatoric.types import Estimate, Floats, Ints
 
 ROLE = "label function"
 N_LISTED = 30
 LABEL_CHARS = 40
-_MEANINGS = {
-    "H": "how often two people have the same label",
-    "M": "how often two of the system's texts have; below H: its labels vary more",
-    "C": "how often a text of the system and one of a person have",
-    "M − H": "below 0: the labels vary more than people's",
-    "D²": "H + M − 2C: 0 in expectation for a perfect generator",
-}
+_MEANINGS: dict[str, str] = TEXTS["acts"]["meanings"]
 _SAVED = {"H": "agreement_H", "M": "agreement_M", "C": "agreement_C", "D²": "sq_distance"}
 
 

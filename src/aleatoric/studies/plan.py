@@ -22,7 +22,7 @@ from aleatoric.inference.noise import Side, Sides, Size, VarianceParts, noise
 from aleatoric.inference.planning import Crowding, Design, PilotSpread, Sizes, Variances
 from aleatoric.result_types import Tabular
 from aleatoric.rng import stream
-from aleatoric.studies import notes_on
+from aleatoric.studies import TEXTS, notes_on
 from aleatoric.types import Floats, Interval
 
 LEAST = 1e-9
@@ -277,14 +277,7 @@ def _groups(known: Known, design: Design, target: Target) -> tuple[int, ...]:
     return (needed,)
 
 
-_MEANING = {
-    "sd": "the standard deviation of TVD over contexts, without noise: from 0 to 0.5",
-    "icc": "the correlation of contexts in a group: from 0 to below 1",
-    "tvd": "the model's distance to people: from 0 to 1",
-    "entropy": "the entropy of answers to a typical context, in bits: from 0 to log2(support)",
-    "support": "the number of words people could give to a typical context: whole, 1 to 100000",
-    "group": "contexts per group: from 1 to 1000000000",
-}
+_MEANING: dict[str, str] = TEXTS["plan"]["meanings"]
 _LIMITS = {"sd": (0, 0.5), "icc": (0, 0.999), "tvd": (0, 1), "support": (1, 1e5), "group": (1, 1e9)}
 
 
