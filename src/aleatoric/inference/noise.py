@@ -15,7 +15,6 @@ from functools import lru_cache
 from typing import NamedTuple
 
 import numpy as np
-import scipy  # loads its parts when they are used
 from numpy.typing import NDArray
 
 from aleatoric.inference.bootstrap import clustered_error
@@ -266,10 +265,13 @@ def _mean_gap(share: float, n: int, m: int | None) -> float:
 
 def _binomial(share: float, n: int) -> Floats:
     """The n + 1 binomial probabilities."""
-    k, special = np.arange(n + 1), scipy.special
-    logs = special.xlogy(k, share) + special.xlog1py(n - k, -share)
-    probs: Floats = np.exp(_log_choose(n) + logs)
-    return probs
+    with np.errstate(divide="ignore"):
+        yes, no = np.log(share), np.log1p(-share)
+    k = np.arange(n + 1)
+    # 0 · log 0 is 0: a word that everybody or nobody gives.
+    terms = np.where(k == 0, 0.0, k * np.where(k == 0, 0.0, yes))
+    terms = terms + np.where(k == n, 0.0, (n - k) * np.where(k == n, 0.0, no))
+    return np.exp(_log_choose(n) + terms)
 
 
 @lru_cache(maxsize=64)

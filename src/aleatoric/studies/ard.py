@@ -144,12 +144,9 @@ def _named(fixed: Mapping[str, Floats], oracle: Floats) -> dict[str, Floats]:
 
 
 def _table(coefficients: list[Coefficient], fits: int, n: int, explained: float) -> Table:
-    notes: tuple[str, ...] = notes_on("ard", n=n, explained=explained, fits=fits)
+    notes = notes_on("ard", n=n, explained=explained, fits=fits)
     if constant := [c.name for c in coefficients if not c.spread]:
-        notes += (
-            "constant: left out of the regression because the predictor is the same in all "
-            f"contexts ({', '.join(constant)}).",
-        )
+        notes += notes_on("ard_constant", names=", ".join(constant))
     columns = ("predictor", "per sd", "[low, high]", "per unit", "sd", "kept")
     rows = tuple(_row(c, fits) for c in coefficients)
     return Table("ARD regression of TVD", columns, rows, notes)

@@ -26,7 +26,7 @@ from aleatoric.metrics.distances import tvd, tvd_of_counts
 from aleatoric.nextword.answers import human_counts
 from aleatoric.nextword.rules import bare
 from aleatoric.result_types import Study, Table
-from aleatoric.studies import notes_on, people
+from aleatoric.studies import TEXTS, notes_on, people
 from aleatoric.studies.figure_data import TVD_EDGES, histograms
 from aleatoric.types import Case, Categorical, Floats, Interval
 
@@ -119,26 +119,6 @@ def _oracle_tvds(
     return tvd_of_counts(target, player), tvd_of_counts(target + player, player)
 
 
-class _Wording(NamedTuple):
-    title: str
-    row: str
-    note: str
-
-
-_RENORMALIZED = _Wording(
-    "Biased estimator",
-    "model (renormalized)",
-    "Log-probabilities, renormalized over the words that have one: the mass of all other words is "
-    "spread over them.",
-)
-_EXACT = _Wording(
-    "Exact probabilities beside halves of the people",
-    "model (exact)",
-    "Exact probabilities of a live model: nothing is renormalized, and this is not the paper's "
-    "biased estimator.",
-)
-
-
 class BestWords(NamedTuple):
     """Confidence and correctness of most probable words, (cases, splits); NaN if undefined."""
 
@@ -157,9 +137,10 @@ def run(cases: Iterable[Case], seed: int) -> Study:
         )
     tvds = people.split_tvds(cases, seed)
     model = np.array([tvd(case.pair) for case in tvds.cases])
-    wording = _RENORMALIZED if all(case.renormalised for case in cases) else _EXACT
-    samples = {wording.row: model, "oracle 2": tvds.oracle_all.ravel()}
-    picture = histograms(wording.title, "TVD to all people", samples, TVD_EDGES)
+    is_biased = all(case.renormalised for case in cases)
+    wording = TEXTS["biased"]["renormalized" if is_biased else "exact"]
+    samples = {wording["row"]: model, "oracle 2": tvds.oracle_all.ravel()}
+    picture = histograms(wording["title"], "TVD to all people", samples, TVD_EDGES)
     return Study("biased", (_table(tvds, model, seed, wording),), {"fig5_biased": picture})
 
 
@@ -188,26 +169,25 @@ def _correct(cases: Sequence[Case], answers: list[list[str]]) -> tuple[Floats, F
     return np.array(original), np.array(human)
 
 
-def _table(tvds: people.SplitTVDs, model: Floats, seed: int, wording: _Wording) -> Table:
+def _table(tvds: people.SplitTVDs, model: Floats, seed: int, wording: dict[str, str]) -> Table:
     halves = [people.halves_of(case, seed) for case in tvds.cases]
     interval = people.mean_interval(model, tvds.groups, seed)
     shown = f" {people.interval_text(interval)}" if interval else ""
     first = half_answers(tvds.cases, [half.target for half in halves])
     second = half_answers(tvds.cases, [half.player for half in halves])
     rows = (
-        (wording.row, f"{model.mean():.3f}{shown}", *_eces(model_answers(tvds.cases))),
+        (wording["row"], f"{model.mean():.3f}{shown}", *_eces(model_answers(tvds.cases))),
         ("oracle 1", f"{_target_to_all(tvds).mean():.3f}", *_eces(first)),
         ("oracle 2", f"{tvds.oracle_all.mean():.3f}", *_eces(second)),
     )
     notes = (
         *notes_on("biased", n=len(tvds.cases), n_splits=tvds.oracle.shape[1]),
-        wording.note,
-        "The oracles are a part of the people they are compared with: their TVD is not that of a "
-        "perfect model.",
+        wording["note"],
+        *notes_on("oracles"),
         people.interval_note(interval),
     )
     columns = ("system", "TVD", "ECE original", "ECE human")
-    return Table(wording.title, columns, rows, notes)
+    return Table(wording["title"], columns, rows, notes)
 
 
 def _target_to_all(tvds: people.SplitTVDs) -> Floats:

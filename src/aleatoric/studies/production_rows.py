@@ -11,7 +11,7 @@ from aleatoric.errors import UsageError, quoted
 from aleatoric.levels.text_scoring import CONTROL
 from aleatoric.result_types import Result, Table
 from aleatoric.runs.run import Store
-from aleatoric.studies import TEXTS
+from aleatoric.studies import TEXTS, notes_on
 from aleatoric.studies import production_printed as printed
 from aleatoric.studies.people import interval_text
 from aleatoric.studies.production_printed import PROBES, PrintedTask, tasks
@@ -84,21 +84,16 @@ def run_lines(store: Store, results: Sequence[Result], several: bool = False) ->
 def difference(store: Store) -> str:
     """Say in what a run differs from the paper."""
     task = tasks()[store.manifest["corpus"]["name"]]
-    samples, protocol = store.manifest["samples"], store.manifest["protocol"]
     tools = ", ".join(
         f"{probe} by {facts[kind]}"
         for probe, facts in sorted((store.meta("probe_facts") or {}).items())
         for kind in ("tagger", "encoder")
         if kind in facts and probe in PROBES
     )
-    return (
-        f"{store.path.name}: {store.n_items} inputs of {store.manifest['corpus']['version']}, "
-        f"protocol {protocol}, {samples or 'all recorded'} texts per input"
-        f"{f'; {tools}' if tools else ''}. "
-        f"The paper: {task.inputs} inputs of the {task.part}, 10 texts of a system per input, "
-        f"{task.references} of people, spaCy's tags and all-distilroberta-v1. W1 and the mean "
-        "over inputs depend on these."
-    )
+    facts = {"name": store.path.name, "n": store.n_items, "tools": tools and f"; {tools}"}
+    facts["samples"] = store.manifest["samples"] or "all recorded"
+    (note,) = notes_on("production_run", manifest=store.manifest, task=task, **facts)
+    return note
 
 
 @dataclass(frozen=True)

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import math
 import textwrap
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -116,24 +116,14 @@ def _summary(cases: Sequence[TextCase], entropies: Sequence[TextEntropy], seed: 
     spread = float(values.var(ddof=1)) if len(values) > 1 else 0.0
     n_texts, n_cut = (sum(getattr(e, name) for e in entropies) for name in ("n_texts", "n_cut"))
     reliability = max(1 - noise / spread, 0.0) if spread > 0 else math.nan
+    cut = notes_on("entropy_cut", n_cut=n_cut, n_texts=n_texts) if n_cut else ()
     row = (_with_interval(mean), _number(math.sqrt(noise)), _number(reliability))
     return Table(
         "Entropy of texts in nats",
         ("entropy", "standard error per input", "reliability", "inputs", "texts", "cut"),
         ((*row, str(len(cases)), str(n_texts), str(n_cut)),),
-        tuple(_notes(n_texts, n_cut)),
+        (*notes_on("entropy"), *cut),
     )
-
-
-def _notes(n_texts: int, n_cut: int) -> Iterator[str]:
-    yield "entropy: mean of −log p over samples, then over inputs; p is of token sequences."
-    yield "standard error per input: of the samples of one input, root mean square over inputs."
-    yield "reliability: the part of the variance over inputs that is not such sampling error."
-    if n_cut:
-        yield (
-            f"{n_cut} of {n_texts} texts were cut at the longest length: this is the entropy of "
-            "texts cut there, which is below that of whole texts."
-        )
 
 
 def _correlations(
