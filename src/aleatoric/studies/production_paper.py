@@ -32,22 +32,26 @@ from aleatoric.registry import Track, quietly
 from aleatoric.result_types import Result, Table
 from aleatoric.runs.run import Store
 from aleatoric.studies import notes_on
-from aleatoric.studies import production_printed as printed
 from aleatoric.studies.people import interval_text
 from aleatoric.studies.production_control import (
     CHECKED_PROBE,
     STORIES,
     PrintedLengths,
     ScoredSystem,
+    by_task,
     lengths_tables,
     printed_lengths,
     score,
+    score_systems,
+    without_people,
 )
-from aleatoric.studies.production_printed import PROBES, tasks
 from aleatoric.studies.production_rows import (
     HEADINGS,
+    HUMAN_CONTROL,
     MISSING,
+    PROBES,
     PROTOCOLS,
+    STATISTICS,
     PaperLine,
     Reasons,
     ShownRow,
@@ -58,13 +62,12 @@ from aleatoric.studies.production_rows import (
     printed_table,
     run_lines,
     shown_rows,
+    tasks,
 )
-from aleatoric.studies.production_scores import by_task, score_systems, without_people
 from aleatoric.types import LazyItems, MultiRef, Signature
 
 TASKS = {"simplification": "asset", "translation": "wmt14-10ref"}
 """Task in the file of recorded pair distances -> corpus."""
-STATISTICS = ("mean_H", "w1_M", "dmu_M", "w1_C", "dmu_C")
 RECORDED = "multiref_human_control_unigram.json"
 TOLERANCE = 1e-8
 PAPER_LANGUAGE = "en"
@@ -240,12 +243,12 @@ def _reasons(lines: Sequence[PaperLine], sources: Sources, shared: SharedTools) 
     for task, protocol in product(tasks().values(), shared.protocols):
         corpus = by_name.get(task.corpus)
         for system, probe in product(task.rows, shared.probes or PROBES):
-            name = CONTROL if system == printed.CONTROL else system
-            metrics = [f"{statistic}/{probe}" for statistic in printed.STATISTICS.values()]
+            name = CONTROL if system == HUMAN_CONTROL else system
+            metrics = [f"{statistic}/{probe}" for statistic in STATISTICS.values()]
             if all((task.corpus, name, protocol, metric) in ours for metric in metrics):
                 continue
             key = task.corpus, system, protocol, probe
-            if system != printed.CONTROL:
+            if system != HUMAN_CONTROL:
                 reasons[key] = _no_scores(task.corpus, lacking, scored)
             elif corpus is None:
                 reasons[key] = f"{task.corpus} is not in DATA; {task.place}"
@@ -388,7 +391,7 @@ def _further(result: Reproduction) -> list[Table]:
 
     def order(key: tuple[str, str]) -> tuple[int, str, int]:
         statistic, _, probe = key[1].partition("/")
-        return corpora.index(key[0]), probe, STATISTICS.index(statistic)
+        return corpora.index(key[0]), probe, ("mean_H", *STATISTICS.values()).index(statistic)
 
     rows = []
     for corpus, metric in sorted(further, key=order):
