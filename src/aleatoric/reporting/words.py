@@ -185,6 +185,7 @@ def passage_bars(cases: Sequence[Case], system: str) -> Panels:
 
 
 _NOTES = tables.TEXTS["word"]["notes"]
+_LEADING_NOTES = tables.TEXTS["word"]["leading"]
 _LEADING = ("overlap", "sq_distance", "log_loss", "tvd")
 _MEASURES = [Measure(key, *facts) for key, facts in tables.TEXTS["word"]["measures"].items()]
 
@@ -214,12 +215,10 @@ class WordView(View):
         """Return overlap, squared distance, log loss and TVD; the rest is left to `--wide`."""
         (table,), leading = self.tables(results), [self.columns[m][0][0] for m in _LEADING]
         rest = tuple(name for name in table.columns[1:-1] if name not in leading)
-        notes = ["overlap: 1 for a perfect model.", "D²: squared distance, 0 for a perfect model."]
-        if any(result.metric == "log_loss" for result in results):
-            notes.append("log loss: people's mean negative log-probability in nats, if exact.")
-        meaning = "TVD: the papers' metric, from its debiased to its plain value; not for ranking."
+        has_loss = any(result.metric == "log_loss" for result in results)
+        notes = (text for name, text in _LEADING_NOTES.items() if has_loss or name != "log_loss")
         counts = self._count_note(results, ("log_loss", "tvd"))
-        shown = (*notes, meaning, *counts, *_interval_note(results))
+        shown = (*notes, *counts, *_interval_note(results))
         return [with_cut_note(replace(table, wide=rest, notes=shown))]
 
     def paper_tables(self, results: Sequence[Result]) -> list[Table]:

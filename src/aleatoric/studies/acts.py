@@ -20,7 +20,7 @@ from aleatoric.registry import called, function_at
 from aleatoric.result_types import Study, Table
 from aleatoric.rng import stream
 from aleatoric.studies import TEXTS, notes_on
-from aleatoric.studies.people import interval_text
+from aleatoric.studies.people import with_interval
 from aleatoric.types import Estimate, Floats, Ints
 
 ROLE = "label function"
@@ -109,7 +109,7 @@ def _shares(labelled: Labelled, seed: int, notes: tuple[str, ...]) -> Table:
             name[:LABEL_CHARS],
             f"{people[:, i].mean():.3f}",
             f"{model[:, i].mean():.3f}",
-            _with_ends(differences[name]),
+            with_interval(differences[name]),
             f"{labelled.people[:, i].sum()}",
             f"{labelled.model[:, i].sum()}",
         )
@@ -127,7 +127,7 @@ def _agreement(labelled: Labelled, seed: int) -> Table:
     values = {name: found[saved][:, None] for name, saved in _SAVED.items()}
     values["M − H"] = values["M"] - values["H"]
     means = _means(labelled, values, seed)
-    rows = [(name, _with_ends(means[name]), about) for name, about in _MEANINGS.items()]
+    rows = [(name, with_interval(means[name]), about) for name, about in _MEANINGS.items()]
     sides = zip(labelled.people, labelled.model, labelled.ids, strict=True)
     tests = [one_population(own, other, stream(seed, "acts", i)) for own, other, i in sides]
     p_values = [test.p if test else None for test in tests]
@@ -140,10 +140,3 @@ def _agreement(labelled: Labelled, seed: int) -> Table:
 def _means(labelled: Labelled, values: dict[str, Floats], seed: int) -> dict[str, Estimate]:
     reductions = {name: Mean(name) for name in values}
     return estimates([(list(labelled.groups), values)], reductions, seed)
-
-
-def _with_ends(estimate: Estimate) -> str:
-    if estimate.value is None:
-        return "–"
-    ends = f" {interval_text(estimate.interval)}" if estimate.interval else ""
-    return f"{estimate.value:.3f}{ends}"

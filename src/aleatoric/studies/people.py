@@ -28,7 +28,7 @@ from aleatoric.nextword.rules import bare
 from aleatoric.result_types import Study, Table
 from aleatoric.studies import TEXTS, notes_on, people
 from aleatoric.studies.figure_data import TVD_EDGES, histograms
-from aleatoric.types import Case, Categorical, Floats, Interval
+from aleatoric.types import Case, Categorical, Estimate, Floats, Interval
 
 N_SPLITS = 20
 
@@ -94,6 +94,14 @@ def mean_interval(values: Floats, groups: Sequence[str], seed: int) -> Interval 
 def interval_text(interval: Interval | None, form: str = ".3f") -> str:
     """`[low, high]`, or a dash if there is no interval."""
     return "–" if interval is None else f"[{interval.low:{form}}, {interval.high:{form}}]"
+
+
+def with_interval(estimate: Estimate) -> str:
+    """Return the value of an estimate with its interval, or a dash if it is undefined."""
+    if estimate.value is None:
+        return "–"
+    ends = f" {interval_text(estimate.interval)}" if estimate.interval else ""
+    return f"{estimate.value:.3f}{ends}"
 
 
 def interval_note(interval: Interval | None) -> str:

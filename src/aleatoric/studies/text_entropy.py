@@ -22,6 +22,7 @@ from aleatoric.metrics.reduction import Correlation, Mean
 from aleatoric.result_types import Study, Table
 from aleatoric.studies import notes_on
 from aleatoric.studies.figure_data import Panels, scatter
+from aleatoric.studies.people import with_interval
 from aleatoric.types import Estimate, Floats
 
 N_LISTED = 5
@@ -117,7 +118,7 @@ def _summary(cases: Sequence[TextCase], entropies: Sequence[TextEntropy], seed: 
     n_texts, n_cut = (sum(getattr(e, name) for e in entropies) for name in ("n_texts", "n_cut"))
     reliability = max(1 - noise / spread, 0.0) if spread > 0 else math.nan
     cut = notes_on("entropy_cut", n_cut=n_cut, n_texts=n_texts) if n_cut else ()
-    row = (_with_interval(mean), _number(math.sqrt(noise)), _number(reliability))
+    row = (with_interval(mean), _number(math.sqrt(noise)), _number(reliability))
     return Table(
         "Entropy of texts in nats",
         ("entropy", "standard error per input", "reliability", "inputs", "texts", "cut"),
@@ -134,7 +135,7 @@ def _correlations(
         side, _, probe = name.partition("/")
         pearson = correlation(values, other, groups, seed)
         spearman = correlation(*_ranks(values, other), groups, seed)
-        shown = (_with_interval(pearson), _with_interval(spearman))
+        shown = (with_interval(pearson), with_interval(spearman))
         rows.append((probe, _SIDES[side], *shown, str(int(np.isfinite(other).sum()))))
     unknown = [_UNKNOWN] if any(_NONE in row for row in rows) else []
     notes = (*notes_on("entropy_correlations"), *unknown)
@@ -176,9 +177,3 @@ def _figures(values: Floats, columns: Mapping[str, Floats]) -> Mapping[str, Pane
 
 def _number(value: float | None) -> str:
     return _NONE if value is None or math.isnan(value) else f"{value:.3f}"
-
-
-def _with_interval(estimate: Estimate) -> str:
-    ends = estimate.interval
-    interval = f" [{ends.low:.3f}, {ends.high:.3f}]" if ends else ""
-    return _number(estimate.value) + interval
