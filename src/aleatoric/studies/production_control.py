@@ -87,13 +87,12 @@ def score(
     most = MOST_TEXTS if corpus.name == STORIES else None
     n_inputs = len(corpus.items)
     items = iter(track(corpus.items, n_inputs, f"{corpus.name}, {protocol}"))
-    own = {"control": control_name(protocol, splitting), **prepared.facts}
-    choices = {probe.name: {**own, **probe.facts} for probe in opened}
+    facts = {"control": control_name(protocol, splitting), **prepared.facts}
+    choices = {probe.name: {**facts, **probe.facts} for probe in opened}
     origin = corpus.sha256, "people", "none", "people"
     scored = ScoredSystem(corpus.name, CONTROL, protocol, "texts", origin, choices, [])
     while batch := list(islice(items, BATCH)):
-        people = (prepared.people(item.references[:most]) for item in batch)
-        texts = [ScoredTexts(item.id, own) for item, own in zip(batch, people, strict=True)]
+        texts = [ScoredTexts(i.id, prepared.people(i.references[:most])) for i in batch]
         for group in variability.score_blocks(texts, (), opened, {}).groups:
             for probe, distances in zip(opened, group.distances, strict=True):
                 ids = [texts[row].item_id for row in group.rows]
