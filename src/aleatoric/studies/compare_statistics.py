@@ -26,6 +26,7 @@ from aleatoric.result_types import Result, Tabular
 from aleatoric.rng import stream
 from aleatoric.runs.formats import SavedDict
 from aleatoric.runs.run import Store
+from aleatoric.studies import notes_on
 from aleatoric.types import Categorical, Estimate, Floats, Pair
 
 if TYPE_CHECKING:
@@ -518,10 +519,5 @@ def _signed(member: ComparedSystem, sizes: Sequence[int], seed: int) -> Compared
 
 def _matching_notes(sizes: Sequence[int], sampled: Sequence[str], seed: int) -> list[str]:
     number = " to ".join(map(str, sorted({min(sizes), max(sizes)})))
-    notes = [
-        f"matched: every system has the same number of draws per item ({number}), taken without "
-        f"replacement with seed {seed}"
-    ]
-    if sampled:
-        notes.append(f"matched: {', '.join(sampled)}: draws are samples of exact probabilities")
-    return notes
+    notes = notes_on("matched", number=number, seed=seed)
+    return [*notes, *(notes_on("matched_exact", systems=", ".join(sampled)) if sampled else ())]

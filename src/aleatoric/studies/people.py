@@ -26,7 +26,7 @@ from aleatoric.metrics.distances import tvd, tvd_of_counts
 from aleatoric.nextword.answers import human_counts
 from aleatoric.nextword.rules import bare
 from aleatoric.result_types import Study, Table
-from aleatoric.studies import TEXTS, notes_on, people
+from aleatoric.studies import TEXTS, notes_on
 from aleatoric.studies.figure_data import TVD_EDGES, histograms
 from aleatoric.types import Case, Categorical, Estimate, Floats, Interval
 
@@ -143,7 +143,7 @@ def run(cases: Iterable[Case], seed: int) -> Study:
             "biased needs log-probabilities of words; this system has samples: use --estimator "
             "biased, or record rows with logprobs."
         )
-    tvds = people.split_tvds(cases, seed)
+    tvds = split_tvds(cases, seed)
     model = np.array([tvd(case.pair) for case in tvds.cases])
     is_biased = all(case.renormalised for case in cases)
     wording = TEXTS["biased"]["renormalized" if is_biased else "exact"]
@@ -177,10 +177,10 @@ def _correct(cases: Sequence[Case], answers: list[list[str]]) -> tuple[Floats, F
     return np.array(original), np.array(human)
 
 
-def _table(tvds: people.SplitTVDs, model: Floats, seed: int, wording: dict[str, str]) -> Table:
-    halves = [people.halves_of(case, seed) for case in tvds.cases]
-    interval = people.mean_interval(model, tvds.groups, seed)
-    shown = f" {people.interval_text(interval)}" if interval else ""
+def _table(tvds: SplitTVDs, model: Floats, seed: int, wording: dict[str, str]) -> Table:
+    halves = [halves_of(case, seed) for case in tvds.cases]
+    interval = mean_interval(model, tvds.groups, seed)
+    shown = f" {interval_text(interval)}" if interval else ""
     first = half_answers(tvds.cases, [half.target for half in halves])
     second = half_answers(tvds.cases, [half.player for half in halves])
     rows = (
@@ -192,13 +192,13 @@ def _table(tvds: people.SplitTVDs, model: Floats, seed: int, wording: dict[str, 
         *notes_on("biased", n=len(tvds.cases), n_splits=tvds.oracle.shape[1]),
         wording["note"],
         *notes_on("oracles"),
-        people.interval_note(interval),
+        interval_note(interval),
     )
     columns = ("system", "TVD", "ECE original", "ECE human")
     return Table(wording["title"], columns, rows, notes)
 
 
-def _target_to_all(tvds: people.SplitTVDs) -> Floats:
+def _target_to_all(tvds: SplitTVDs) -> Floats:
     """TVD of the target half to all people, a mixture of the halves along which TVD is linear."""
     n = np.array([len(case.item.responses) for case in tvds.cases])
     distance: Floats = tvds.oracle * ((n - n // 2) / n)[:, None]
