@@ -166,8 +166,7 @@ def _pages(store: Store, names: Sequence[str], probe: str, weights: Weights) -> 
     scorer = Scorer.of({**store.manifest, "probes": [probe]}, (), store)
     walk = StoredTexts(store).walk()
     while chunk := list(islice(walk, CHUNK)):
-        items = scorer.texts(chunk, names)
-        for group in score_blocks(items, names, scorer.probes, {}).groups:
+        for group in score_blocks(scorer.texts(chunk, names), names, scorer.probes, {}).groups:
             n, *drawn = group.sizes
             m = min(drawn, default=0)
             if not weights.enough(n, m):

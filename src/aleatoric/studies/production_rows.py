@@ -211,7 +211,8 @@ def shown_rows(
         by_system.setdefault((line.result.system, line.source), {})[line.protocol] = line.result
     rows = []
     for table, corpus, probe in product(STATISTICS, corpora, probes):
-        task, found = tasks()[corpus], grouped.get((corpus, _metric(table, probe)), {})
+        task, metric = tasks()[corpus], f"{STATISTICS[table]}/{probe}"
+        found = grouped.get((corpus, metric), {})
         for system, source in _order(task, found, probe):
             ours = found.get((CONTROL if source == "texts" else system, source or ""), {})
             value = task.value(table, system, probe)
@@ -222,10 +223,6 @@ def shown_rows(
             key = (table, corpus, probe, system, source)
             rows.append(ShownRow(*key, value, is_printed, ours, why))
     return rows
-
-
-def _metric(table: int, probe: str) -> str:
-    return f"{STATISTICS[table]}/{probe}"
 
 
 def _order(

@@ -7,7 +7,7 @@ unit, as everywhere: see `aleatoric.inference.unpaired`.
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from itertools import combinations, repeat
 from typing import Any
@@ -75,15 +75,13 @@ class ComparedTasks(Comparisons):
                 for label, metrics in self.metrics.items()
             },
             "letters": {
-                label: self._letters_of(label, metrics) for label, metrics in self.metrics.items()
+                label: {m: dict(self.letters[label, m]) for m in own if (label, m) in self.letters}
+                for label, own in self.metrics.items()
             },
             "alpha": self.alpha,
             "families": self.families,
             "notes": list(self.notes),
         }
-
-    def _letters_of(self, label: str, metrics: Iterable[str]) -> dict[str, dict[str, str]]:
-        return {m: dict(self.letters[label, m]) for m in metrics if (label, m) in self.letters}
 
     def _values(self, label: str, metric: str) -> dict[str, float | None]:
         found = {task.name: task.result(label, metric) for task in self.tasks}
