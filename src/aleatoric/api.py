@@ -111,24 +111,25 @@ class Run:
     def items(self) -> pandas.DataFrame:
         """Return the statistics as a DataFrame, one row per item (or token) and system."""
         base.score(self._store, again=False)
-        return self._exported("rows_table")
+        return self._exported("item_rows")
 
     def texts(self) -> pandas.DataFrame:
         """Return the texts of a text-level run as a DataFrame, one row per text."""
-        return self._exported("texts_table")
+        return self._exported("text_rows")
 
     def pairs(self, probes: Sequence[str] = ()) -> pandas.DataFrame:
         """Return the distances of a text-level run as a DataFrame, one row per pair and probe.
 
         User-defined probes of the run are called only if they are named in `probes`.
         """
-        return self._exported("pairs_table", probes)
+        return self._exported("pair_rows", probes)
 
-    def _exported(self, table: str, *options: Any) -> pandas.DataFrame:
+    def _exported(self, rows: str, *options: Any) -> pandas.DataFrame:
+        from aleatoric.studies import export
+
         with needs("pandas", "pandas"):  # pyarrow does not say how to install it
             import_module("pandas")
-        made = getattr(import_module("aleatoric.studies.export"), table)
-        return made(self._store, *options).to_pandas()
+        return export.to_table(getattr(export, rows)(self._store, *options)).to_pandas()
 
     def items_where(self, expression: str, system: str | None = None) -> list[str]:
         """Return the ids of the items of a system for which an expression holds.

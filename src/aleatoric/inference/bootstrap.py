@@ -64,7 +64,6 @@ def resample(
     value: Value,
     seed: int,
     n_replicates: int = N_REPLICATES,
-    level: float = LEVEL,
     method: str = DEFAULT_METHOD,
     sizes: Floats | None = None,
 ) -> Resampled:
@@ -87,8 +86,8 @@ def resample(
         error = jackknife_error(left_out)
         assert error is not None  # at least two values vary
         skew = skewness(left_out)
-        return Resampled(t_interval(centre, error, len(sums), level, skew, n_equal))
-    interval = _bootstrap_interval(sums, value, seed, n_replicates, level, method)
+        return Resampled(t_interval(centre, error, len(sums), LEVEL, skew, n_equal))
+    interval = _bootstrap_interval(sums, value, seed, n_replicates, method)
     return Resampled(including(interval, centre)) if interval else Resampled(None, NO_REPLICATE)
 
 
@@ -228,21 +227,20 @@ def _varies(left_out: Floats) -> bool:
 
 
 def _bootstrap_interval(
-    sums: Floats, value: Value, seed: int, n_replicates: int, level: float, method: str
+    sums: Floats, value: Value, seed: int, n_replicates: int, method: str
 ) -> Interval | None:
     """The percentile or studentized interval; `None` if no resampled set of groups has a value."""
     if method == "percentile":
         description = "group bootstrap, percentile"
         values = replicates(sums, value, seed, n_replicates)
         values = values[np.isfinite(values)]
-        shares = [(1 - level) / 2, (1 + level) / 2]
-        ends = np.quantile(values, shares) if len(values) else None
+        ends = np.quantile(values, [(1 - LEVEL) / 2, (1 + LEVEL) / 2]) if len(values) else None
     else:
         bundles = f", {MAX_BUNDLES} bundles of groups" if len(sums) > MAX_BUNDLES else ""
         description = f"group bootstrap, studentised{bundles}"
         units = bundled(sums)
-        ends = student_ends(units, value, weights_of(len(units), n_replicates, seed), level)
-    return None if ends is None else Interval(float(ends[0]), float(ends[1]), level, description)
+        ends = student_ends(units, value, weights_of(len(units), n_replicates, seed), LEVEL)
+    return None if ends is None else Interval(float(ends[0]), float(ends[1]), LEVEL, description)
 
 
 def _ratios(sums: Floats, value: Value, weights: Floats, centre: float) -> Floats:

@@ -108,14 +108,11 @@ def _resampled(first: Floats, second: Floats, seed: int, method: str) -> Resampl
         return Resampled(_welch(centre, left_out, equal))
     if method == "percentile":
         return Resampled(bootstrap.including(_percentile(first, second, seed), centre))
-    interval = _studentised(first, second, centre, seed, _error(left_out))
+    error = math.hypot(*(bootstrap.jackknife_error(values) or 0.0 for values in left_out))
+    interval = _studentised(first, second, centre, seed, error)
     if interval is None:
         return Resampled(None, bootstrap.NO_REPLICATE)
     return Resampled(bootstrap.including(interval, centre))
-
-
-def _error(left_out: Sequence[Floats]) -> float:
-    return math.hypot(*(bootstrap.jackknife_error(values) or 0.0 for values in left_out))
 
 
 def _welch(value: float, left_out: Sequence[Floats], equal: Sequence[float]) -> Interval:
