@@ -390,7 +390,9 @@ def _alone(system: str, result: Result) -> str:
     if interval.high < 1:
         return f"{sentence} It is significantly below that."
     if is_dependent(result):
-        return f"{sentence} It is significantly above that, so that its draws are not independent."
+        return f"{sentence} It is far above that: its draws do not seem to be independent."
+    if interval.low > 1:
+        return f"{sentence} It is above that, as a few percent of perfect models are by chance."
     return f"{sentence} It does not differ significantly from that."
 
 

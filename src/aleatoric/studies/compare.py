@@ -44,6 +44,8 @@ Members = Sequence[ComparedSystem]
 Families = Mapping[str, Sequence[Comparison]]
 """Metric -> comparisons whose p-values are adjusted together."""
 ALPHA = 0.05
+_DEPENDENCE = 0.001
+"""The level at which draws with an overlap above 1 are called dependent."""
 
 
 @dataclass(frozen=True, repr=False)
@@ -340,8 +342,8 @@ def is_dependent(result: Result, n_tests: int = 1) -> bool:
     lies below 0 by chance.
     """
     is_energy = result.metric.startswith("energy/")
-    judged = at_level(result.estimate, 1 - ALPHA / n_tests) if is_energy else result.estimate
-    interval = judged.interval
+    level = 1 - (ALPHA / n_tests if is_energy else _DEPENDENCE)
+    interval = at_level(result.estimate, level).interval
     return interval is not None and (interval.high < 0 if is_energy else interval.low > 1)
 
 

@@ -28,9 +28,10 @@ from aleatoric.inference.planning import (
 )
 from aleatoric.levels.base import level_of
 from aleatoric.levels.text import Text
-from aleatoric.levels.text_scoring import CHUNK, Scorer
+from aleatoric.levels.text_scoring import CHUNK, PERSONS_KEY, Scorer
 from aleatoric.levels.text_variability import Group, score_blocks
 from aleatoric.levels.word import NextWords, cases, model_systems
+from aleatoric.levels.word_results import has_persons
 from aleatoric.probes.base import is_code
 from aleatoric.runs.run import Store, StoredTexts
 from aleatoric.studies import notes_on
@@ -246,7 +247,8 @@ def pilot_source(
         raise UsageError(
             f"{store.path}: has both systems, and so their correlation; leave out --correlation."
         )
-    notes: list[str] = []
+    knows_persons = has_persons(store) or store.meta(PERSONS_KEY)
+    notes = [*notes_on("plan_persons")] if knows_persons else []
     assumes_second = differs and len(names) == 1
     correlation = (0.5 if correlation is None else correlation) if assumes_second else None
     if assumes_second:
