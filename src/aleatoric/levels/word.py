@@ -49,6 +49,8 @@ ENGLISH_EMBEDDERS = ("minilm", "wordllama")
 RANK = "rank_of_human_mode"
 WHOLE = 0.99
 """Recorded probabilities that sum to at least this count as complete."""
+NOTICEABLE, NOTICEABLE_ONCE = 0.01, 0.1
+"""Exact probabilities of texts without a word are noted above this mean, or this maximum."""
 
 
 @dataclass(frozen=True)
@@ -255,15 +257,27 @@ def _failed_notes(store: Store) -> Iterator[str]:
     if not store.has_stats():
         return
     kept = store.manifest["choices"]["failed"] == "outcome"
+    fate = "kept as an outcome" if kept else "rejected"
     for name in model_systems(store):
-        if failed := store.total(name, "failed"):
-            drawn = store.total(name, "n_model")
-            if store.systems()[name]["estimator"] == "exact":
-                yield f"{name}: no word can follow {failed} contexts, which are left out"
-                continue
-            fate = "kept as an outcome" if kept else "rejected"
-            total = drawn if kept else drawn + failed
+        if store.systems()[name]["estimator"] == "exact":
+            yield from _wordless_notes(store, name, fate)
+        elif failed := store.total(name, "failed"):
+            total = store.total(name, "n_model") + (0 if kept else failed)
             yield f"{name}: {failed} of {total} draws held no word and are {fate}"
+
+
+def _wordless_notes(store: Store, name: str, fate: str) -> Iterator[str]:
+    """Note contexts without any word, and how likely texts without a word are after the others."""
+    shares, confidence = stat_columns(store, name, ["failed", "confidence"])[1].values()
+    has_word = np.isfinite(confidence)
+    if left_out := int((shares[~has_word] > 0).sum()):
+        yield f"{name}: no word can follow {left_out} contexts, which are left out"
+    mean, most = (float(f(shares[has_word])) if has_word.any() else 0.0 for f in (np.mean, np.max))
+    if mean > NOTICEABLE or most > NOTICEABLE_ONCE:
+        yield (
+            f"{name}: texts without a word have probability {mean:.3f} on average and up to "
+            f"{most:.3f} after a context, and are {fate}"
+        )
 
 
 def _until_notes(store: Store) -> Iterator[str]:

@@ -23,6 +23,10 @@ if TYPE_CHECKING:
     from torch import Tensor
 
 
+LEAST_TEMPERATURE = 1e-30
+"""Logits divided by less could exceed the range of float32."""
+
+
 @dataclass(frozen=True, slots=True)
 class Decoder:
     """A named way to draw tokens. The default, ancestral, is the model's own distribution.
@@ -45,8 +49,10 @@ class Decoder:
     def __post_init__(self) -> None:
         share = "above 0 and at most 1"
         rules = {
-            "temperature must be above 0": 0 < self.temperature < math.inf,
-            "top_k must be a whole number from 1 up": self.top_k >= 0,
+            f"temperature must be at least {LEAST_TEMPERATURE:g}, or use greedy": (
+                LEAST_TEMPERATURE <= self.temperature < math.inf
+            ),
+            "top_k must be at least 1": self.top_k >= 0,
             f"top_p must be {share}": 0 < self.top_p <= 1,
             f"typical must be {share}": 0 < self.typical <= 1,
             "min_p, epsilon and eta must be at least 0 and below 1": all(
@@ -67,6 +73,8 @@ class Decoder:
                 raise UsageError(f"decoder {text!r} names {name} twice.")
             values[name] = value
         values.pop("ancestral", None)
+        if values.get("top_k") == 0:
+            raise UsageError(f"decoder {text!r}: top_k must be at least 1; leave it out for all.")
         if values.get("greedy") and len(values) > 1:
             raise UsageError(f"decoder {text!r}: greedy cannot be combined.")
         return cls(**values)  # type: ignore[arg-type]

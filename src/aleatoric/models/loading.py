@@ -5,7 +5,9 @@ Translation models are given their source and target language here.
 
 from __future__ import annotations
 
+import logging
 import os
+import re
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
@@ -88,6 +90,7 @@ def load_parts(
     placed = _placed(transformers, device, loading.quantize)
     is_local = os.path.isdir(name)
     n_tensors = check_folder(Path(name)) if is_local else None
+    logging.getLogger("transformers.modeling_utils").addFilter(_is_news)
     with hub.quiet(transformers), refusing(name):
         config = transformers.AutoConfig.from_pretrained(name, **options)
         model_class = _class_of(transformers, config, check_pairs or partial(_refuse_pairs, name))
@@ -100,6 +103,11 @@ def load_parts(
     if is_local:
         return model, tokenizer, model_sha256(Path(name))[:12]
     return model, tokenizer, getattr(model.config, "_commit_hash", None) or revision
+
+
+def _is_news(record: logging.LogRecord) -> bool:
+    """Whether a warning is not the one about padding: rows without a mask are not padded."""
+    return "passing in an `attention_mask`" not in record.getMessage()
 
 
 def _placed(transformers: Any, device: str, quantize: str | None) -> dict[str, Any]:
@@ -197,10 +205,7 @@ give a folder."
     """
     if known := _of_hub(error):
         return ModelUsageError(f"cannot load {name!r}: {known[0]}; {known[1]}.")
-    # Leave out the list of ways to build a tokenizer, which follows.
-    reason = first_line(error).partition(" from one of:")[0].rstrip(" .:")
-    if "ignore_mismatched_sizes" in reason:
-        reason = "the shapes of its weights do not fit config.json"
+    reason = _reason(name, first_line(error))
     if not isinstance(error, OSError | ValueError | ImportError | RuntimeError):
         reason = f"{type(error).__name__}: {reason}"
     problem = f"cannot load {name!r}: {reason}"
@@ -208,12 +213,32 @@ give a folder."
         return UsageError(f"{problem}; add --trust-remote-code if you trust its code.")
     if isinstance(error, ImportError):
         return UsageError(f"{problem}; install what is missing.")
+    if "has no model type" in reason:
+        return UsageError(f"{problem}; update it with pip install -U transformers.")
     if os.path.isdir(name):
         needed = "config.json, its weights as safetensors and its tokenizer"
         return UsageError(f"{problem}; name a folder that holds a whole model: {needed}.")
     return ModelUsageError(f"{problem}; check the name and the network, or give a folder.")
 
 
+def _reason(name: str, line: str) -> str:
+    """Say in our words why a checkpoint cannot be loaded, where transformers takes sentences."""
+    files = os.listdir(name) if os.path.isdir(name) else None
+    if files is not None and "config.json" not in files:
+        return "it has no config.json"
+    if files is not None and "tokenizer" in line and not any(map(_TOKENIZER_FILE.match, files)):
+        return "it has no files of a tokenizer, such as tokenizer.json and tokenizer_config.json"
+    if kind := re.search("has model type (`.*?`) but", line):
+        return f"the installed transformers has no model type {kind[1]}"
+    if "Should have a `model_type` key" in line:
+        return "its config.json names no model_type"
+    if "ignore_mismatched_sizes" in line:
+        return "the shapes of its weights do not fit config.json"
+    # Leave out the list of ways to build a tokenizer, which follows.
+    return line.partition(" from one of:")[0].rstrip(" .:")
+
+
+_TOKENIZER_FILE = re.compile(r"tokenizer\.|vocab|tekken|.*\.(model|spm|tiktoken)$")
 _OF_HUB = {
     "GatedRepoError": (
         "access to it is restricted",
@@ -255,7 +280,9 @@ def device_of(torch: Any, name: str | None) -> str:
     try:
         torch.empty(0, device=name)
     except (RuntimeError, AssertionError) as error:
-        problem = f"--device {name} cannot be used ({first_line(error).rstrip('.')})"
+        # A list of all kinds of devices follows.
+        reason = first_line(error).partition("Expected one of")[0].rstrip(" .")
+        problem = f"--device {name} cannot be used ({reason or 'there is no such device'})"
         raise UsageError(f"{problem}; use cpu or auto, or leave it out.") from None
     return name
 

@@ -201,26 +201,37 @@ def _joined(
     people: Categorical, estimate: WordProbabilities, top: Head, keep_failed: bool
 ) -> Exact | None:
     """Combine people's words with the model's likeliest words; `None` if nothing has any mass."""
-    tops, open_words = top.tops, top.open_words
+    tops, open_words, failed = top.tops, top.open_words, _failed_share(estimate, top)
     if keep_failed:
         tops, open_words = _with_failed(estimate, top)
+    else:
+        estimate = estimate.given_word(failed)
     words = joint_probabilities(tops, estimate)
     if not max(words.values(), default=0.0) > 0.0:
         return None
     rest = max(0.0, 1.0 - sum(words.values()))
     agreement = expected_agreement(tops, estimate, people.as_dict(), open_words)
     joint = Categorical(tuple(words), tuple(words.values()), rest, agreement=agreement)
-    return Exact(joint, _bounds(people, estimate, tops), top.certified, estimate.failed)
+    return Exact(joint, _bounds(people, estimate, tops), top.certified, failed)
+
+
+def _failed_share(estimate: WordProbabilities, top: Head) -> float:
+    """Estimate the probability of no word: what a search found, with its share of open mass."""
+    open_ = sum(half.get(None, 0.0) for half in top.open_words) / max(len(top.open_words), 1)
+    share = max(estimate.failed, top.failed + (1.0 - top.failed) * open_)
+    return min(share, estimate.failed + estimate.open, 1.0)
 
 
 def _with_failed(estimate: WordProbabilities, top: Head) -> tuple[TopWords, OpenWords]:
     """The likeliest words with the outcome that there is no word; a head is conditional on one."""
-    share = 1.0 - top.failed
+    share, least = 1.0 - top.failed, max(estimate.failed, top.failed)
     low = tuple(q * share for q in top.tops.low)
-    ends = (*low, estimate.failed), (*top.tops.high, min(1.0, estimate.failed + estimate.open))
-    halves: OpenWords
-    halves = tuple({w or FAILED: x * share for w, x in half.items()} for half in top.open_words)
-    return TopWords((*top.tops.words, FAILED), *ends, top.tops.unseen), halves
+    ends = (*low, least), (*top.tops.high, min(1.0, estimate.failed + estimate.open))
+    halves: list[dict[str | None, float]]
+    halves = [{w or FAILED: x * share for w, x in half.items()} for half in top.open_words]
+    for half in halves:  # the word search may have found a part of it
+        half[FAILED] = half.get(FAILED, 0.0) + top.failed - least
+    return TopWords((*top.tops.words, FAILED), *ends, top.tops.unseen), tuple(halves)
 
 
 def _bounds(

@@ -3,6 +3,7 @@ from __future__ import annotations
 
 import hashlib
 import json
+import logging
 
 import pytest
 
@@ -110,6 +111,25 @@ def test_weights_other_than_safetensors_are_rejected(tmp_path):
     words.save_pretrained(tmp_path)
     with pytest.raises(UsageError, match="cannot load"):
         load_hf(str(tmp_path), LoadOptions(device="cpu"))
+
+
+def test_padding_is_not_warned_of_without_padding(tmp_path):
+    words = byte_level()
+    model = tiny_model(len(words))
+    model.config.update({"pad_token_id": 0, "eos_token_id": 0, "bos_token_id": 13})
+    model.save_pretrained(tmp_path)
+    words.save_pretrained(tmp_path)
+    warned: list[logging.LogRecord] = []
+    handler = logging.Handler()
+    handler.emit = warned.append
+    logger = logging.getLogger("transformers.modeling_utils")
+    logger.addHandler(handler)
+    try:
+        load(str(tmp_path), device="cpu").plain.alone([(0, 1, 0)])
+        logger.warning("another warning")
+    finally:
+        logger.removeHandler(handler)
+    assert [record.getMessage() for record in warned] == ["another warning"]
 
 
 def test_incomplete_model_folder_is_rejected_with_required_files(tmp_path):
