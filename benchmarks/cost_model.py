@@ -16,7 +16,6 @@ import time
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
-from functools import cache
 from multiprocessing import get_context
 from pathlib import Path
 from typing import Any
@@ -25,14 +24,15 @@ import numpy as np
 from scipy.optimize import nnls
 
 from aleatoric.levels.base import run_job
+from aleatoric.models.base import LoadOptions
 from aleatoric.models.decoding import Decoder
 from aleatoric.models.gguf import smollm2_directory
 from aleatoric.models.hf import HFModel, load_smollm2, wrap
 from aleatoric.nextword.exact import Search, exact
-from aleatoric.nextword.sampled import Prompt, mc
-from aleatoric.nextword.vocabulary import Vocabulary
+from aleatoric.nextword.sampled import mc
+from aleatoric.nextword.vocabulary import vocabulary_of
 from aleatoric.runs.run import Store
-from aleatoric.types import Draws
+from aleatoric.types import Draws, Item
 from benchmarks.exact_vs_generate import Cloze, questions, read, spread
 from benchmarks.measure import cost_of
 
@@ -102,27 +102,21 @@ def counted(lm: HFModel) -> Iterator[list[int]]:
         handle.remove()
 
 
-@cache
-def vocabulary_of(lm: HFModel) -> Vocabulary:
-    """Its tables are made once a model, at the first use: a run of any size does not feel them."""
-    return Vocabulary(lm.pieces)
-
-
 def measured(
     lm: HFModel, name: str, estimator: str, items: Sequence[Cloze], samples: int, decoder: str = ""
 ) -> Run:
     """One call of an estimator on some contexts."""
-    vocabulary = vocabulary_of(lm)
+    vocabulary_of(lm.pieces)  # made at the first use: a run of any size does not feel it
     work: Callable[[], Any]
     if estimator == "exact":
         # Flat distributions would be searched to the end: a tree of this size is enough to time.
         search = Search(tolerance=0.02)
-        work = lambda: exact(lm, questions(items), search=search, vocabulary=vocabulary)  # noqa: E731
+        work = lambda: exact(lm, questions(items), search=search)  # noqa: E731
     else:
-        prompts = [Prompt(item.id, item.context) for item in items]
+        prompts = [Item(item.id, "", item.context, ()) for item in items]
         how = Decoder.parse(decoder or "ancestral")
         work = lambda: list(  # noqa: E731
-            mc(lm, prompts, samples=samples, vocabulary=vocabulary, decoder=how)
+            mc(lm, prompts, samples=samples, decoder=how)
         )
     with counted(lm) as seen:
         start = time.process_time()
@@ -287,7 +281,7 @@ def main() -> None:
     if options.only in ("store", "memory"):
         return
     items = read(options.corpus)
-    smollm2 = load_smollm2()
+    smollm2 = load_smollm2("", LoadOptions())
     others = trees(smollm2, items) if options.only in (None, "trees") else []
     if options.only in (None, "time"):
         models: dict[str, Callable[[], HFModel]] = {"smollm2": lambda: smollm2}

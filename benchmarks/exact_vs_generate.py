@@ -21,12 +21,13 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
-from aleatoric.models.hf import HFModel, load, load_smollm2
+from aleatoric.models.base import LoadOptions
+from aleatoric.models.hf import HFModel, load_hf, load_smollm2
 from aleatoric.nextword.bounds import WordProbabilities
 from aleatoric.nextword.exact import Question, Search, exact
 from aleatoric.nextword.rules import first_word_paper, normalise
-from aleatoric.nextword.sampled import Prompt, mc
-from aleatoric.nextword.vocabulary import Vocabulary
+from aleatoric.nextword.sampled import mc
+from aleatoric.types import Item
 
 
 @dataclass(frozen=True)
@@ -106,20 +107,18 @@ def mean_tvd(items: Sequence[Cloze], found: Sequence[WordProbabilities]) -> str:
 
 
 def compare(lm: HFModel, items: Sequence[Cloze], options: argparse.Namespace) -> None:
-    vocabulary, sync = Vocabulary(lm.pieces), _synchroniser(lm)
-    exact(lm, questions(items[:2]), vocabulary=vocabulary)  # make the tables, warm the kernels
+    sync = _synchroniser(lm)
+    exact(lm, questions(items[:2]))  # make the tables, warm the kernels
     search = Search(tolerance=options.tolerance)
     costs: dict[str, Cost] = {}
     costs["exact"], found = timed(
-        lambda: exact(lm, questions(items), search=search, vocabulary=vocabulary), len(items), sync
+        lambda: exact(lm, questions(items), search=search), len(items), sync
     )
     nodes = sum(f.nodes for f in found) / len(found)
     print(f"{len(items)} contexts, {nodes:.1f} nodes each for exact, {mean_tvd(items, found)}")
     few = spread(items, options.mc)
-    prompts = [Prompt(item.id, item.context) for item in few]
-    costs["mc"], _ = timed(
-        lambda: mc(lm, prompts, samples=options.samples, vocabulary=vocabulary), len(few), sync
-    )
+    prompts = [Item(item.id, "", item.context, ()) for item in few]
+    costs["mc"], _ = timed(lambda: mc(lm, prompts, samples=options.samples), len(few), sync)
     fewer = spread(items, options.generate)
     costs["paper"], _ = timed(
         lambda: [paper(lm, item, options.samples) for item in fewer], len(fewer), sync
@@ -138,11 +137,9 @@ def spread(items: Sequence[Cloze], count: int) -> Sequence[Cloze]:
 
 
 def full(lm: HFModel, items: Sequence[Cloze], options: argparse.Namespace) -> None:
-    vocabulary, sync = Vocabulary(lm.pieces), _synchroniser(lm)
+    sync = _synchroniser(lm)
     search = Search(tolerance=options.tolerance)
-    cost, found = timed(
-        lambda: exact(lm, questions(items), search=search, vocabulary=vocabulary), 1, sync
-    )
+    cost, found = timed(lambda: exact(lm, questions(items), search=search), 1, sync)
     peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1e6
     nodes = sum(f.nodes for f in found)
     print(f"exact: {len(items)} contexts, {nodes} nodes, peak {peak:.2f} GB")
@@ -170,7 +167,8 @@ def main(arguments: Sequence[str] | None = None) -> None:
     parser.add_argument("--full", action="store_true", help="exact on the whole corpus only")
     options = parser.parse_args(arguments)
     where = {"device": options.device, "dtype": options.dtype}
-    lm = load_smollm2(**where) if options.model == "smollm2" else load(options.model, **where)
+    load, name = (load_smollm2, "") if options.model == "smollm2" else (load_hf, options.model)
+    lm = load(name, LoadOptions(**where))
     lm = replace(lm, window=0) if options.plain else lm
     items = read(options.corpus)
     if options.full:

@@ -20,6 +20,7 @@ import json
 import time
 from collections import Counter
 from collections.abc import Callable, Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -37,12 +38,12 @@ from transformers import (
 from aleatoric.models.decoding import Decoder
 from aleatoric.models.hf import HFModel, wrap
 from aleatoric.models.pieces import token_pieces
+from aleatoric.models.plain import Limits
 from aleatoric.nextword.answers import human_counts
 from aleatoric.nextword.exact import Question, exact
 from aleatoric.nextword.rules import first_word_paper
-from aleatoric.nextword.sampled import Prompt, mc
-from aleatoric.nextword.tree import Limits
-from aleatoric.nextword.vocabulary import Vocabulary
+from aleatoric.nextword.sampled import mc
+from aleatoric.types import Item
 
 PASSAGES, WORDS, PEOPLE = 55, 50, 40
 CONTEXTS = 2687
@@ -85,13 +86,12 @@ def main() -> None:
     lm = random_model(options.shape, options.tokenizer, options.device, options.dtype)
     passes = f"window {lm.window}, {'tiles' if lm.tiled else 'masks'}"
     say(f"the model is ready: {lm.model.num_parameters() / 1e9:.2f}e9 parameters, {passes}", lm)
-    vocabulary = Vocabulary(lm.pieces)
     decoder = Decoder(temperature=options.temperature)
     if options.corpus:
         prompts, provo = read(options.corpus, options.contexts)
     else:
         prompts, provo = provo_sized(lm)[: options.contexts], []
-    people = mc(lm, prompts, samples=PEOPLE, seed=1, decoder=decoder, vocabulary=vocabulary)
+    people = mc(lm, prompts, samples=PEOPLE, seed=1, decoder=decoder)
     questions = [question(prompt, own.counts) for prompt, own in zip(prompts, people, strict=True)]
     tokens = np.mean([len(lm.continuation(f" {w}")) for own in people[::40] for w in own.counts])
     distinct = np.mean([len(own.counts) for own in people])
@@ -103,7 +103,7 @@ def main() -> None:
     for title, asked in timed.items():
 
         def run_exact(asked: list[Question] = asked) -> Any:
-            return exact(lm, asked, decoder=decoder, vocabulary=vocabulary)
+            return exact(lm, asked, decoder=decoder)
 
         found, seconds[title] = best_of(run_exact, lm, options.repeats)
         nodes = np.mean([one.nodes for one in found])
@@ -111,8 +111,9 @@ def main() -> None:
     for pack in options.pack:
 
         def run_mc(pack: int = pack) -> Any:
-            how: dict[str, Any] = {"samples": options.samples, "limits": Limits(pack=pack)}
-            return mc(lm, prompts, decoder=decoder, vocabulary=vocabulary, **how)
+            how: dict[str, Any] = {"samples": options.samples}
+            packed = replace(lm, limits=Limits(pack=pack))
+            return mc(packed, prompts, decoder=decoder, **how)
 
         drawn, took = best_of(run_mc, lm, min(options.repeats, 2))
         seconds["mc"] = min(seconds.get("mc", took), took)
@@ -173,16 +174,16 @@ def _prefer_new_words(model: Any, pieces: Sequence[bytes | None]) -> None:
     model.lm_head = head
 
 
-def read(path: Path, count: int) -> tuple[list[Prompt], list[Question]]:
+def read(path: Path, count: int) -> tuple[list[Item], list[Question]]:
     """The contexts of a corpus, and its people's answers to them."""
     with gzip.open(path, "rt", encoding="utf-8") as file:
         rows = [json.loads(line) for line in file][:count]
-    prompts = [Prompt(f"{row['passage']}:{row['position']}", row["context"]) for row in rows]
+    prompts = [Item(f"{row['passage']}:{row['position']}", "", row["context"], ()) for row in rows]
     pairs = zip(prompts, rows, strict=True)
     return prompts, [question(prompt, Counter(row["human"])) for prompt, row in pairs]
 
 
-def provo_sized(lm: HFModel) -> list[Prompt]:
+def provo_sized(lm: HFModel) -> list[Item]:
     """Every beginning of 55 passages of common single-token words."""
     common = [p.decode() for p in lm.pieces[:5000] if p and p.startswith(b" ") and p[1:].isalpha()]
     rng = np.random.default_rng(0)
@@ -190,11 +191,11 @@ def provo_sized(lm: HFModel) -> list[Prompt]:
     for passage in range(PASSAGES):
         words = "".join(rng.choice(common, size=WORDS)).split()
         beginnings = [(i, " ".join(words[:i])) for i in range(1, WORDS)]
-        prompts += [Prompt(f"{passage}:{i}", context) for i, context in beginnings]
+        prompts += [Item(f"{passage}:{i}", "", context, ()) for i, context in beginnings]
     return prompts[:CONTEXTS]
 
 
-def question(prompt: Prompt, counts: Any) -> Question:
+def question(prompt: Item, counts: Any) -> Question:
     answers = human_counts([word for word, count in counts.items() for _ in range(count)])
     total = sum(answers.values())
     return Question(prompt.context, tuple(answers), tuple(n / total for n in answers.values()))
@@ -213,7 +214,7 @@ def best_of(work: Callable[[], Any], lm: HFModel, times: int) -> tuple[Any, floa
     return found, min(seconds)
 
 
-def paper(lm: HFModel, prompts: list[Prompt], decoder: Decoder) -> float:
+def paper(lm: HFModel, prompts: list[Item], decoder: Decoder) -> float:
     """Seconds a context of the published procedure: 1000 sequences of 5 new tokens."""
     seconds = []
     for prompt in prompts:

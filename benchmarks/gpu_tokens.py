@@ -58,9 +58,9 @@ def report(width: int, kind: str, dtype: torch.dtype, device: str) -> int:
     """Largest differences of one case; 1 where one is too large."""
     logits, targets = made(width, kind, dtype)
     schemes = [Scheme.parse(name) for name in ("ancestral", "greedy", *DECODERS)]
-    none = [None] * len(schemes)
-    own = triton_pass.columns(logits.to(device), targets.to(device), schemes, none)
-    true = naive.columns(logits.double().numpy(), targets.numpy(), schemes, none)
+    asked = [(scheme, None) for scheme in schemes]
+    own = triton_pass.columns(logits.to(device), targets.to(device), asked)
+    true = naive.columns(logits.double().numpy(), targets.numpy(), asked)
     found = {name: gap(getattr(own, name), getattr(true, name)) for name in PLAIN}
     for scheme, pair, other in zip(
         schemes, own.expected.values(), true.expected.values(), strict=True
@@ -109,7 +109,7 @@ def expected_gap(
     if scheme.decoder.top_p < 1:
         for moved in (-2e-6, 2e-6):
             near = Decoder(scheme.decoder.temperature, top_p=scheme.decoder.top_p + moved)
-            found = naive.columns(logits.double().numpy(), targets.numpy(), [Scheme(near)], [None])
+            found = naive.columns(logits.double().numpy(), targets.numpy(), [(Scheme(near), None)])
             answers.append(np.stack(found.expected[str(near)]))
     gaps = np.stack([np.abs(own - answer).max(axis=0) for answer in answers])
     return float(gaps.min(axis=0).max())
@@ -178,11 +178,10 @@ def whole_speeds(logits: Tensor, targets: Tensor, size: int) -> None:
     for names in ((), ("ancestral",), ("ancestral", "top_p=0.8"), ("ancestral", "top_k=100"),
                   ("temperature=0.5",)):  # fmt: skip
         schemes = [Scheme.parse(name) for name in names]
-        none = [None] * len(names)
         show(
             f"all columns, {' and '.join(names) or 'no scheme'}",
             size,
-            partial(triton_pass.columns, logits, targets, schemes, none),
+            partial(triton_pass.columns, logits, targets, [(s, None) for s in schemes]),
         )
 
 
@@ -201,7 +200,7 @@ def torch_speeds(logits: Tensor, targets: Tensor, size: int) -> None:
         show(
             f"torch pass, {' and '.join(names)}",
             size * len(few) // len(logits),
-            partial(torch_pass.columns, few, wanted, schemes, [None] * len(schemes)),
+            partial(torch_pass.columns, few, wanted, [(s, None) for s in schemes]),
             3,
         )
 

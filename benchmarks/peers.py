@@ -22,13 +22,14 @@ from pathlib import Path
 
 import numpy as np
 
+from aleatoric.models.base import LoadOptions
 from aleatoric.models.gguf import smollm2_directory
 from aleatoric.models.hf import HFModel, load_smollm2
 from aleatoric.nextword.bounds import WordProbabilities
 from aleatoric.nextword.exact import Question, Search, exact
 from aleatoric.nextword.rules import first_span, normalise
-from aleatoric.nextword.sampled import Prompt, mc
-from aleatoric.nextword.vocabulary import Vocabulary
+from aleatoric.nextword.sampled import mc
+from aleatoric.types import Item
 from benchmarks.exact_vs_generate import Cloze, Cost, questions, read, spread, timed
 from benchmarks.exchange import Answer, Request, answers_in, ask
 
@@ -70,16 +71,13 @@ def _load(threads: int) -> HFModel:
     import torch
 
     torch.set_num_threads(threads)
-    return load_smollm2(device="cpu")
+    return load_smollm2("", LoadOptions(device="cpu"))
 
 
 def compare_samples(lm: HFModel, items: Sequence[Cloze], options: argparse.Namespace) -> None:
-    vocabulary = Vocabulary(lm.pieces)
-    prompts = [Prompt(item.id, item.context) for item in items]
-    mc(lm, prompts[:1], samples=8, vocabulary=vocabulary)  # make the tables, warm the kernels
-    cost, ours = timed(
-        lambda: mc(lm, prompts, samples=options.samples, vocabulary=vocabulary), len(items), _none
-    )
+    prompts = [Item(item.id, "", item.context, ()) for item in items]
+    mc(lm, prompts[:1], samples=8)  # make the tables, warm the kernels
+    cost, ours = timed(lambda: mc(lm, prompts, samples=options.samples), len(items), _none)
     print(f"{len(items)} contexts, {options.samples} samples each")
     print(f"{'ours, mc':32} {_shown(cost)}")
     request = _request(items, options)
@@ -148,16 +146,11 @@ def words_of(texts: Mapping[str, float]) -> Counter[str]:
 
 
 def compare_words(lm: HFModel, items: Sequence[Cloze], options: argparse.Namespace) -> None:
-    vocabulary = Vocabulary(lm.pieces)
     plain = [Question(item.context, tuple(item.human)) for item in items]
-    exact(lm, plain[:2], vocabulary=vocabulary)
-    cost, default = timed(
-        lambda: exact(lm, questions(items), vocabulary=vocabulary), len(items), _none
-    )
-    words_cost, words = timed(lambda: exact(lm, plain, vocabulary=vocabulary), len(items), _none)
-    far_cost, far = timed(
-        lambda: exact(lm, plain, search=FAR, vocabulary=vocabulary), len(items), _none
-    )
+    exact(lm, plain[:2])
+    cost, default = timed(lambda: exact(lm, questions(items)), len(items), _none)
+    words_cost, words = timed(lambda: exact(lm, plain), len(items), _none)
+    far_cost, far = timed(lambda: exact(lm, plain, search=FAR), len(items), _none)
     truth = [by_word(found) for found in far]
     print(f"{len(items)} contexts, {sum(map(len, truth))} words; ± is half the mean bound width")
     rows = (("TVD", cost, default), ("words", words_cost, words), ("reference", far_cost, far))

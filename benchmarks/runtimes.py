@@ -20,6 +20,7 @@ from aleatoric.data.opening import open_corpus
 from aleatoric.nextword.answers import human_counts
 from aleatoric.nextword.bounds import WordProbabilities
 from aleatoric.nextword.exact import Question, Search, exact
+from aleatoric.nextword.vocabulary import vocabulary_of
 from aleatoric.types import Categorical
 
 
@@ -35,9 +36,9 @@ def questions_of(corpus: str, count: int) -> list[Question]:
 def answers(spec: str, runtime: str, questions: Sequence[Question]) -> tuple[Any, float]:
     """Return word probabilities per question, and the seconds they took."""
     live = al.load(spec, runtime=runtime, device="cpu")
-    vocabulary = live.vocabulary("skip")
+    vocabulary_of(live.lm.pieces)
     start = time.perf_counter()
-    found = exact(live.lm, questions, search=Search(0.005), vocabulary=vocabulary)
+    found = exact(live.lm, questions, search=Search(0.005))
     return found, time.perf_counter() - start
 
 

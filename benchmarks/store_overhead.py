@@ -24,10 +24,10 @@ from aleatoric.levels.word import WordJob
 from aleatoric.runs.run import Store
 
 FUNCTIONS = (
-    *("add_item_rows", "add_draws", "write_stats", "set_meta", "meta", "systems", "add_system"),
+    *("add_items", "add_draws", "write_stats", "set_meta", "meta", "systems", "add_system"),
     *("n_items_with_draws", "close"),
 )
-WALKS = ("waiting_rows", "walk")
+WALKS = ("pending_rows", "walk")
 
 
 class Clock:

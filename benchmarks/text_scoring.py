@@ -34,8 +34,9 @@ from scipy.stats import wasserstein_distance
 from aleatoric.levels.text_variability import ScoredTexts, Scores, score_blocks
 from aleatoric.metrics.distances import w1
 from aleatoric.probes.base import Probe
+from aleatoric.probes.overlaps import ngram_probe
 from aleatoric.probes.taggers import Tokeniser, open_tokeniser, textblob
-from aleatoric.probes.tools import NgramProbe, TextReader
+from aleatoric.probes.tools import TextReader
 from aleatoric.rng import stream
 
 INPUTS, TEXTS, ORDERS = 2000, 10, (1, 2, 3)
@@ -121,8 +122,8 @@ def stream_scores(items: Iterable[ScoredTexts], reader: TextReader) -> Iterator[
 
 
 def probes_of(reader: TextReader) -> list[Probe]:
-    lexical = [NgramProbe("lexical", order, reader, {}) for order in ORDERS]
-    return [*lexical, *(NgramProbe("syntactic", order, reader, {}) for order in ORDERS)]
+    lexical = [ngram_probe("lexical", order, reader, {}) for order in ORDERS]
+    return [*lexical, *(ngram_probe("syntactic", order, reader, {}) for order in ORDERS)]
 
 
 def naive(items: Sequence[ScoredTexts], tokens: Cut, tags: Cut) -> Values:

@@ -42,6 +42,13 @@ class EnumerableLM:
     context: int = field(default=1)
 
     @property
+    def limits(self) -> Any:
+        """How much is run at once: what the device suggests."""
+        from aleatoric.models.plain import Limits
+
+        return Limits()
+
+    @property
     def pieces(self) -> tuple[bytes | None, ...]:
         """The bytes of each token; `None` for the last, which ends the text."""
         return (*self.tokens, None)

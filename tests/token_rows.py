@@ -43,6 +43,6 @@ def token_rows(
     if missing:
         raise UsageError(f"scheme {missing[0]!r} draws tokens: give its uniform numbers.")
     numbers = [given[str(s)] if s.samples else None for s in parsed]
-    columns = run(values, targets, parsed, numbers, engine)
+    columns = run(values, targets, list(zip(parsed, numbers, strict=True)), engine)
     check_columns(columns, units, values.dtype)
     return columns

@@ -35,5 +35,5 @@ def trial(data: bytes) -> None:
     assert span is None or text[span.start : span.stop] == word
     bare(text)
     parse_word(text)
-    found = parse_list(text, 10)
-    assert len(found.words) + found.failed + found.missing == 10
+    words, failed, missing = parse_list(text, 10)
+    assert len(words) + failed + missing == 10

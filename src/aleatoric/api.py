@@ -14,14 +14,15 @@ from html import escape
 from importlib import import_module
 from pathlib import Path
 from tempfile import TemporaryDirectory
-from typing import TYPE_CHECKING, Any, get_args, get_origin, get_type_hints
+from typing import TYPE_CHECKING, Any, get_origin, get_type_hints
 
 from aleatoric import registry
+from aleatoric.data.selection import options_of
 from aleatoric.errors import ArgumentError, needs, quoted
 from aleatoric.inference.bootstrap import DEFAULT_METHOD
 from aleatoric.levels import base
 from aleatoric.result_types import Results, Study, Table
-from aleatoric.runs.job import Job, Option, about, fits_field, flag, in_range, shown_fields
+from aleatoric.runs.job import Job, about, expected, fits_field, flag, in_range, shown_fields
 from aleatoric.runs.run import Store
 
 if TYPE_CHECKING:
@@ -109,31 +110,26 @@ class Run:
 
     def items(self) -> pandas.DataFrame:
         """Return the statistics as a DataFrame, one row per item (or token) and system."""
-        from aleatoric.studies.export import rows_table
-
-        with needs("pandas", "pandas"):  # pyarrow does not say how to install it
-            import_module("pandas")
         base.score(self._store, again=False)
-        return rows_table(self._store).to_pandas()
+        return self._exported("item_rows")
 
     def texts(self) -> pandas.DataFrame:
         """Return the texts of a text-level run as a DataFrame, one row per text."""
-        from aleatoric.studies.export import texts_table
-
-        with needs("pandas", "pandas"):
-            import_module("pandas")
-        return texts_table(self._store).to_pandas()
+        return self._exported("text_rows")
 
     def pairs(self, probes: Sequence[str] = ()) -> pandas.DataFrame:
         """Return the distances of a text-level run as a DataFrame, one row per pair and probe.
 
         User-defined probes of the run are called only if they are named in `probes`.
         """
-        from aleatoric.studies.export import pairs_table
+        return self._exported("pair_rows", probes)
 
-        with needs("pandas", "pandas"):
+    def _exported(self, rows: str, *options: Any) -> pandas.DataFrame:
+        from aleatoric.studies import export
+
+        with needs("pandas", "pandas"):  # pyarrow does not say how to install it
             import_module("pandas")
-        return pairs_table(self._store, probes).to_pandas()
+        return export.to_table(getattr(export, rows)(self._store, *options)).to_pandas()
 
     def items_where(self, expression: str, system: str | None = None) -> list[str]:
         """Return the ids of the items of a system for which an expression holds.
@@ -295,12 +291,12 @@ def load(model: str, **options: Any) -> LiveModel:
     known = [f.name for f in fields(Loading) if f.name not in ("estimator", "prompting")]
     prompts = [f.name for f in fields(Prompting)]
     _check_names(options, [*known, *prompts], "load")
-    prompting = Prompting(**{name: options.pop(name) for name in prompts if name in options})
+    prompting = options_of(Prompting, options)
     if not isinstance(model, str):
         raise ArgumentError(f"model is {quoted(model)}; give a name such as smollm2 or hf:NAME.")
     if model.partition(":")[0] in registry.names("models"):
         raise ArgumentError(f"{model} has no weights to load; use smollm2, hf:NAME or gguf:FILE.")
-    live = open_model(model, Loading(**options, prompting=prompting))
+    live = open_model(model, options_of(Loading, options | {"prompting": prompting}))
     assert isinstance(live, LiveModel)
     return live
 
@@ -333,10 +329,10 @@ def word_probabilities(
     live = _loaded(model)
     goal = Search(tolerance, nodes=nodes, every_word=True, wave=_WAVE)
     search = partial(exact, live.lm, [question], decoder=decoding)
-    (answer,) = search(search=goal, vocabulary=live.vocabulary("skip"))
+    (answer,) = search(search=goal)
     if answer.failed > 0.1:  # probabilities are conditional on there being a word
         goal = replace(goal, tolerance=tolerance * max(1 - answer.failed, 1e-6))
-        (answer,) = search(search=goal, vocabulary=live.vocabulary("skip"))
+        (answer,) = search(search=goal)
     bounds = zip(answer.value, answer.low, answer.high, strict=True)
     by_form = dict(zip(answer.words, bounds, strict=True))
     rows = tuple((word, *_probability(*by_form[forms[word]])) for word in listed)
@@ -438,7 +434,6 @@ def surprisal(
         questions,
         search=Search(1e-6, nodes=nodes, every_word=True, wave=_WAVE),
         head_search=HeadSearch(tolerance, "mass", nodes=nodes),
-        vocabulary=live.vocabulary("skip"),
     )
     answers = iter(words)
     rows = [(word, *(_bits(*next(answers)) if form else (None,) * 8)) for word, _, form in places]
@@ -523,27 +518,11 @@ def _job(job_type: type[Job], options: Mapping[str, Any]) -> Job:
         if is_list and not _several(value) and known[name].default is not MISSING:
             continue
         values[name] = _several(value) if is_list else value
-        _check_option(option, values[name], kinds[name], about(known[name]))
+        saved, declared = list(values[name]) if is_list else value, about(known[name])
+        if not fits_field(saved, kinds[name]) or not in_range(value, declared):
+            fix = expected(kinds[name], declared)
+            raise ArgumentError(f"{option} is {quoted(values[name])}; give {fix}.")
     return job_type(**values)
-
-
-def _check_option(name: str, value: Any, kind: Any, option: Option) -> None:
-    saved = list(value) if isinstance(value, tuple) else value
-    if not fits_field(saved, kind) or not in_range(value, option):
-        raise ArgumentError(f"{name} is {quoted(value)}; give {_expected(kind, option)}.")
-
-
-def _expected(kind: Any, option: Option) -> str:
-    """What an option takes, in words."""
-    names = {int: "a whole number", float: "a number", str: "a text", bool: "True or False"}
-    kinds = [part for part in (get_args(kind) or (kind,)) if part in names]
-    listed = get_origin(kind) is tuple
-    what = "a list of texts" if listed else " or ".join(names[part] for part in kinds)
-    ends = (option.low is not None, option.high is not None)
-    if not listed and any(ends):
-        what += f" from {option.low:g}" if ends[0] else ""
-        what += f" to {option.high:g}" if ends[1] else " up"
-    return what
 
 
 def _check_names(options: Mapping[str, Any], known: Sequence[str], what: str) -> None:

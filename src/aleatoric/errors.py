@@ -80,6 +80,30 @@ def needs(package: str, extra: str) -> Iterator[None]:
         raise MissingExtraError(package, extra) from None
 
 
+def check_choice(what: str, value: object, names: Iterable[str]) -> None:
+    """Refuse a value that is none of these names.
+
+    >>> check_choice("unit", "letter", ("word", "token"))
+    Traceback (most recent call last):
+    aleatoric.errors.UsageError: there is no unit 'letter'; use word or token.
+    """
+    if value not in (listed := [*names]):
+        raise UsageError(f"there is no {what} {value!r}; use {' or '.join(listed)}.")
+
+
+def first_line(error: Exception) -> str:
+    """Return the first line of an error's message, or its type."""
+    lines = str(error).strip().splitlines()
+    return lines[0] if lines else type(error).__name__
+
+
+def refuse_argument(kind: str, usage: str, argument: str) -> None:
+    """Raise for a plugin that takes no argument; `usage` is how to name it."""
+    if argument:
+        name = usage.rpartition(" ")[2]
+        raise UsageError(f"the {kind} {name} takes no argument; write {usage}.")
+
+
 def did_you_mean(spec: str, known: Iterable[str]) -> str:
     """Return the question for a misspelt NAME or NAME:ARGUMENT; empty if no name is close.
 

@@ -139,7 +139,7 @@ def e_ece(probs: Any, targets: Any, bins: int = 15, scheme: str = "ancestral") -
             f"target {place} is {wanted[place]}; use class numbers from 0 to {last}."
         )
     with np.errstate(divide="ignore"):
-        found = naive.columns(np.log(rows), wanted, [Scheme.parse(scheme)], [None])
+        found = naive.columns(np.log(rows), wanted, [(Scheme.parse(scheme), None)])
     (columns,) = found.expected.values()
     edges = calibration.equal_width_edges(_bins(bins))
     value = calibration.ece(columns.confidence, columns.accuracy, edges)
@@ -170,13 +170,13 @@ def energy(
     1.5
     """
     from aleatoric.probes.base import Block
-    from aleatoric.probes.tools import language_code, open_probes
+    from aleatoric.probes.tools import Tools, language_code, probes_with
 
     sides = _texts(people, "people"), _texts(model, "model")
     n, language = len(sides[0]), language_code(language)
     _check_spaces([*sides[0], *sides[1]], language)
     block = Block((*sides[0], *sides[1]), (n, len(sides[1])))
-    matrix = open_probes([probe], language)[0].matrices([block])[0]
+    matrix = probes_with(Tools(language), [probe])[0].matrices([block])[0]
     parts = _above_diagonal(matrix[:n, :n]), _above_diagonal(matrix[n:, n:]), matrix[:n, n:]
     if any(np.isnan(part).all() for part in parts):
         problem = f"{probe} is undefined for all pairs of these texts"

@@ -65,7 +65,7 @@ PLUGINS: dict[str, dict[str, str]] = {
         "toy": "aleatoric.models.toy:load",
     },
     "language_models": {
-        **_from("models.hf", "smollm2=load_smollm2 hf=load gguf=load_gguf"),
+        **_from("models.hf", _LIVE),
         "vllm": "aleatoric.models.vllm:load",
     },
     "llamacpp_models": _from("models.llamacpp", "smollm2=load_smollm2 gguf=load_gguf"),
@@ -94,10 +94,9 @@ PLUGINS: dict[str, dict[str, str]] = {
     "tokenisers": _from("probes.taggers", "spacy=spacy_tokens spacy-words=spacy_words whitespace"),
     "encoders": _from("probes.encoders", "minilm multilingual st=sentence_transformers"),
     "probes": {
-        **_from("probes.tools", "lexical=open_lexical syntactic=open_syntactic"),
+        **_from("probes.overlaps", "lexical=open_lexical syntactic=open_syntactic"),
+        **_from("probes.overlaps", "dependency=open_dependency compression=open_compression"),
         **_from("probes.semantic", "semantic=open_semantic euclidean=open_euclidean"),
-        "dependency": "aleatoric.probes.dependencies:open_dependency",
-        "compression": "aleatoric.probes.compression:open_compression",
         **_from("probes.nli", "nli=open_nli nli_clusters=open_clusters entailment=open_entailment"),
         **_from(
             "probes.one_text",

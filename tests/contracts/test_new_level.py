@@ -23,7 +23,7 @@ from aleatoric.reporting.page import command_of, make_report
 from aleatoric.reporting.views import View, view_of_run
 from aleatoric.runs.run import Store
 from aleatoric.studies.compare import compare
-from aleatoric.studies.export import export_rows
+from aleatoric.studies.export import item_rows, write
 
 TESTS = Path(__file__).resolve().parent.parent
 REGISTERED = (
@@ -128,7 +128,7 @@ def test_level_is_shown_in_explorer(run: Store) -> None:
 
 
 def test_level_rows_are_exported(run: Store, tmp_path: Path) -> None:
-    export_rows(run, tmp_path / "rows.csv")
+    write(item_rows(run), tmp_path / "rows.csv")
     rows = list(csv.DictReader((tmp_path / "rows.csv").open()))
     assert len(rows) == 96
     assert {"system", "item", "group", "overlap", "tvd"} - set(rows[0]) == {"overlap"}

@@ -54,7 +54,7 @@ OPTIONS = {
     "an unknown cut": (("--documents", "pages"), "use blank-lines, lines, file"),
     "an unknown bos": (("--bos", "maybe"), "use auto, none or add"),
     "an unknown dtype": (("--dtype", "float7"), "use float32"),
-    "an unknown device": (("--device", "abacus"), "cannot be used"),
+    "an unknown device": (("--device", "abacus"), r"\(there is no such device\); use cpu"),
     "an unknown format": (("--format", "html"), "no format 'html'; use"),
 }
 

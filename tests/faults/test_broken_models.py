@@ -281,6 +281,24 @@ def test_broken_folder_is_rejected(ask: Callable, models: Path, tmp_path: Path, 
     check_refused(ask("word", f"hf:{broken(models, 'gpt2', tmp_path, BREAKS[what])}"))
 
 
+REASONS = {
+    "no configuration": "it has no config.json; name a folder",
+    "a configuration with nothing in it": "its config.json names no model_type; name a folder",
+    "an unknown type of model": "transformers has no model type `gpt9`; update it with pip",
+    "no tokenizer": "it has no files of a tokenizer, such as tokenizer.json and tokenizer_config",
+}
+
+
+@pytest.mark.parametrize("what", REASONS)
+def test_what_a_folder_lacks_is_named(
+    ask: Callable, models: Path, tmp_path: Path, what: str
+) -> None:
+    ran = ask("word", f"hf:{broken(models, 'gpt2', tmp_path, BREAKS[what])}")
+    check_refused(ran)
+    assert REASONS[what] in ran.err
+    assert ". " not in ran.err
+
+
 def no_start(folder: Path) -> None:
     for name in (CONFIG, "generation_config.json"):
         settings(name, decoder_start_token_id=None)(folder)

@@ -357,10 +357,11 @@ def test_crash_report_does_not_contain_api_key(
     import numpy as np
 
     from aleatoric.errors import ModelError
-    from aleatoric.models.http import Client, Patience
+    from aleatoric.models.http import Client
+    from aleatoric.models.openai_spec import Spec
 
     async def ask() -> str:
-        client = Client(server.url, KEY, Patience(retries=0), timeout=1)
+        client = Client(Spec("m", server.url, retries=0, timeout=1), KEY, list)
         try:
             await client.post("/completions", {}, lambda found: found, np.random.default_rng(0))
         except ModelError:

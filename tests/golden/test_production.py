@@ -17,7 +17,7 @@ import pytest
 
 from aleatoric.studies import production_paper
 from aleatoric.studies.production_paper import Reproduction, Sources, reproduce
-from aleatoric.studies.production_printed import STATISTICS, tasks
+from aleatoric.studies.production_rows import STATISTICS, tasks
 
 MEAN_H = {
     "asset": {"lexical-1": 0.281645, "lexical-2": 0.538842, "lexical-3": 0.673513},

@@ -11,10 +11,11 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from aleatoric.probes.base import Block
+from aleatoric.probes.base import Block, Distance
 from aleatoric.probes.ngrams import ArrayNgrams, CompiledNgrams, numbered, sorted_by
+from aleatoric.probes.overlaps import ngram_probe
 from aleatoric.probes.taggers import open_tokeniser
-from aleatoric.probes.tools import NgramProbe, TextReader
+from aleatoric.probes.tools import TextReader
 
 LADDERS = [ArrayNgrams, *([CompiledNgrams] if find_spec("numba") else [])]
 TEXT = st.lists(st.sampled_from(["a", "A", "b", "c", "ab"]), max_size=9)
@@ -106,6 +107,6 @@ def test_keys_with_indices_of_63_and_64_bits_are_sorted(bits: int) -> None:
     assert [column.tolist() for column in found] == [[1, 2**bits, 2**bits], [0, 0, 1]]
 
 
-def probes(orders: list[int]) -> list[NgramProbe]:
+def probes(orders: list[int]) -> list[Distance]:
     reader = TextReader(open_tokeniser("whitespace"), lambda texts: [])
-    return [NgramProbe("lexical", order, reader, {}) for order in orders]
+    return [ngram_probe("lexical", order, reader, {}) for order in orders]

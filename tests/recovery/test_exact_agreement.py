@@ -14,8 +14,9 @@ from enumerable_lm import EnumerableLM
 from aleatoric.nextword.bounds import agreement_bounds, expected_agreement
 from aleatoric.nextword.exact import Question, Search
 from aleatoric.nextword.head import HeadSearch
-from aleatoric.nextword.live import survey
+from aleatoric.nextword.live import _joined, survey
 from aleatoric.nextword.rules import first_word, normalise
+from aleatoric.types import Categorical
 
 PIECES = (b"~", b" a", b"a", b"b", b" ab", b" c", b"\n", b".", b"'b", b" da", b" e", b"-")
 
@@ -26,6 +27,38 @@ def true_words(lm: EnumerableLM, context: str) -> dict[str, float]:
         if (word := first_word(text.decode())) is not None:
             words[normalise(word)] += p
     return {word: p / sum(words.values()) for word, p in words.items()}
+
+
+def wordless(seed: int, keep_failed: bool) -> tuple[float, float, float]:
+    """Errors of the mass without a word, of M, and of the mass that the word search found."""
+    context = "~" + f"{seed:08b}".replace("0", "a").replace("1", "b")
+    pieces = (b"~", b"a", b"b", b" c", b"\n", b".", b" ", b"?")
+    lm = EnumerableLM(pieces, depth=3, seed=seed, sharpness=1.5, context=9)
+    true, texts = true_words(lm, context), lm.texts(lm.encode(context))
+    failed = sum(p for text, p in texts if first_word(text.decode()) is None)
+    own = sum(q * q for q in true.values())
+    own = own * (1 - failed) ** 2 + failed**2 if keep_failed else own
+    chosen = sorted(true, key=lambda word: -true[word])[:2]
+    people = Categorical(tuple(chosen), (0.5, 0.5), 0.0, 4)
+    question = Question(context, people.support, people.probs)
+    search = Search(0.05, 200, "outcome" if keep_failed else "reject")
+    heads = HeadSearch(0.02, "distance", nodes=32, wave=3)
+    [(found, top)] = survey(lm, [question], search=search, head_search=heads)
+    joined = _joined(people, found, top, keep_failed)
+    assert joined is not None
+    low, high = joined.bounds["agreement_M"]
+    assert low - 1e-9 <= own <= (high or 0.0) + 1e-9
+    return joined.failed - failed, (joined.words.agreement or 0.0) - own, found.failed - failed
+
+
+@pytest.mark.parametrize("keep_failed", [False, True], ids=["reject", "outcome"])
+def test_texts_without_a_word_are_counted_where_the_search_ends(keep_failed: bool) -> None:
+    errors = np.array([wordless(seed, keep_failed) for seed in range(60)])
+    failed, agreement, found = errors.mean(axis=0)
+    standard_errors = errors.std(axis=0, ddof=1) / np.sqrt(len(errors))
+    assert abs(failed) < 3 * standard_errors[0]
+    assert abs(agreement) < 3 * standard_errors[1]
+    assert found < -0.02
 
 
 def of_model(seed: int, search: HeadSearch, window: int) -> tuple[float, float, float, float]:

@@ -12,13 +12,15 @@ import pytest
 pytest.importorskip("torch")
 pytest.importorskip("transformers")
 
+from prompts import prompt
+
 from aleatoric.models import gguf
+from aleatoric.models.base import LoadOptions
 from aleatoric.models.hf import load_smollm2
 from aleatoric.nextword.answers import human_counts
 from aleatoric.nextword.bounds import WordProbabilities
 from aleatoric.nextword.exact import Question, Search, exact
-from aleatoric.nextword.sampled import Prompt, mc
-from aleatoric.nextword.vocabulary import Vocabulary
+from aleatoric.nextword.sampled import mc
 from aleatoric.types import Categorical
 
 pytestmark = pytest.mark.skipif(
@@ -56,14 +58,13 @@ def sampled_distances(
 
 @pytest.mark.long
 def test_sampled_distance_exceeds_exact_by_predicted_noise(provo):
-    lm = load_smollm2(device="cpu")
-    vocabulary = Vocabulary(lm.pieces)
+    lm = load_smollm2("", LoadOptions(device="cpu"))
     people = people_of(provo)
     questions = [Question(c, tuple(own), tuple(own.values())) for c, own in people]
-    found = exact(lm, questions, search=Search(tolerance=0.02), vocabulary=vocabulary)
+    found = exact(lm, questions, search=Search(tolerance=0.02))
     bounds = [one.tvd(own) for one, (_, own) in zip(found, people, strict=True)]
-    prompts = [Prompt(str(i), context) for i, (context, _) in enumerate(people)]
-    draws = mc(lm, prompts, samples=SAMPLES, vocabulary=vocabulary)
+    prompts = [prompt(str(i), context) for i, (context, _) in enumerate(people)]
+    draws = mc(lm, prompts, samples=SAMPLES)
     sampled = [
         distance(own, {w: n / sum(d.counts.values()) for w, n in d.counts.items()})
         for (_, own), d in zip(people, draws, strict=True)

@@ -32,24 +32,24 @@ def test_soft_labels_recover_known_distribution_better_than_text(
     held_out = [item for passage in fold.held_out for item in passage.items]
     trees = {p.group: word_tree(lm, p.items, vocabulary) for p in passages}
     model = make_tunable(lm, "all")
-    before = excess(lm, held_out, vocabulary)
+    before = excess(lm, held_out)
     after = {}
     for loss in ("human", "text"):
         how = {"train": "all", "rate": 1e-2, "batch": 2, "epochs": EPOCHS, "schedule": "cosine"}
         job = FinetuneJob("people", losses=(loss,), **how)
         own = trees if loss == "human" else {}
         train_fold(model, fold, job, own, tmp_path / loss)
-        after[loss] = excess(lm, held_out, vocabulary)
+        after[loss] = excess(lm, held_out)
     print(before, after)
     assert after["human"] <= 0.2 * before
     assert after["text"] >= after["human"]
 
 
-def excess(lm: HFModel, items: Sequence[Item], vocabulary: Vocabulary) -> float:
+def excess(lm: HFModel, items: Sequence[Item]) -> float:
     """The model's mean distance from people, above that of the truth itself."""
     questions = [question_of(item) for item in items]
     with torch.no_grad():
-        found = exact(lm, questions, search=Search(tolerance=1e-3), vocabulary=vocabulary)
+        found = exact(lm, questions, search=Search(tolerance=1e-3))
     gaps = []
     for item, own, question in zip(items, found, questions, strict=True):
         people = dict(zip(question.words, question.weights or (), strict=True))

@@ -7,13 +7,13 @@ from pathlib import Path
 from aleatoric.levels.base import run_job
 from aleatoric.levels.word import WordJob
 from aleatoric.runs.run import Store
-from aleatoric.studies.export import export_rows
+from aleatoric.studies.export import item_rows, write
 
 
 def exported(tmp_path: Path, name: str, contexts: int = 60, **options: object) -> list[str]:
     job = WordJob(f"simulated:contexts={contexts}", samples=30, **options)  # type: ignore[arg-type]
     with run_job(job, tmp_path / name) as store:
-        export_rows(store, tmp_path / f"{name}.csv")
+        write(item_rows(store), tmp_path / f"{name}.csv")
     return (tmp_path / f"{name}.csv").read_text().splitlines()
 
 
@@ -35,7 +35,7 @@ def test_rescoring_does_not_change_bytes(tmp_path: Path) -> None:
     first = exported(tmp_path, "a", models=("toy",))
     with Store.resume(tmp_path / "a") as store:
         score_word(store)
-        export_rows(store, tmp_path / "again.csv")
+        write(item_rows(store), tmp_path / "again.csv")
     assert (tmp_path / "again.csv").read_text().splitlines() == first
 
 

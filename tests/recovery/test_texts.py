@@ -11,6 +11,7 @@ from typing import Any
 import numpy as np
 import pytest
 from marks import sampled
+from opened_probes import open_probes
 
 from aleatoric.levels.base import notes, results, run_job
 from aleatoric.levels.text import TextJob
@@ -25,7 +26,6 @@ from aleatoric.levels.text_variability import (
     sentences,
     verdicts,
 )
-from aleatoric.probes.tools import open_probes
 from aleatoric.result_types import Results
 from aleatoric.rng import stream
 

@@ -170,7 +170,8 @@ def _classwise(state: StreamState) -> dict[str, Estimate]:
 
 
 def _interval(state: StreamState, table: Floats, value: Value, seed: int, method: str) -> Resampled:
-    interval = resample(table[state.scores[:, 0] > 0], value, seed, method=method)
+    is_scored, sizes = state.scores[:, 0] > 0, state.scores[:, 0]
+    interval = resample(table[is_scored], value, seed, method=method, sizes=sizes[is_scored])
     return interval.pooled_into(MAX_UNITS) if state.units.pooled else interval
 
 

@@ -15,10 +15,10 @@ from aleatoric.calibration.kernels import naive
 from aleatoric.calibration.results import CalibrationResult, GroupedSums, estimate_all, grouped
 from aleatoric.calibration.statistics import (
     EXPECTED,
+    Asked,
     GroupDraws,
     Scheme,
     TokenRows,
-    Uniforms,
     join_rows,
 )
 from aleatoric.calibration.sums import N_SCORES, AllClasses, PredictedClasses, StreamState
@@ -90,7 +90,7 @@ class CalibrationStream:
         values = values.detach() if hasattr(values, "detach") else values
         if groups:
             columns = self._columns(values, targets, groups)
-            self._add(columns, groups)
+            self.add_rows(columns, groups)
             if self._state.classes is not None:
                 self._state.classes.add(values, columns.target)
 
@@ -99,7 +99,18 @@ class CalibrationStream:
 
         The rows have the schemes of the stream, and class-wise sums over all classes are not kept.
         """
-        self._add(rows, list(groups))
+        state = self._state
+        units = state.units.index(groups)
+        np.add.at(state.units.table[:, :N_SCORES], units, _scores(rows))
+        pairs = [(rows.confidence, rows.correct), *rows.expected.values()]
+        for sums, (confidence, accuracy) in zip(state.curves.values(), pairs, strict=True):
+            # A confidence may be unknown; the errors of its curve are not shown.
+            sums.add(units, np.nan_to_num(confidence), accuracy)
+        if state.predicted is not None:
+            state.predicted.add(rows.predicted, rows.confidence, rows.correct)
+        if state.rows is not None:
+            state.rows.append(rows)
+            state.row_groups.extend(groups)
 
     def merge(self, other: CalibrationStream) -> None:
         """Add everything that another stream with the same settings has seen.
@@ -178,9 +189,10 @@ class CalibrationStream:
         return grouped(self._state)
 
     def _columns(self, values: Any, targets: Any, groups: list[str]) -> TokenRows:
-        uniforms = [None if draws is None else draws.numbers(groups) for draws in self._draws]
+        numbers = [None if draws is None else draws.numbers(groups) for draws in self._draws]
+        asked = list(zip(self.schemes, numbers, strict=True))
         try:
-            columns = run(values, targets, self.schemes, uniforms, self._engine)
+            columns = run(values, targets, asked, self._engine)
             check_columns(columns, self._units, values.dtype)
         except BaseException:
             for draws in self._draws:
@@ -188,20 +200,6 @@ class CalibrationStream:
                     draws.undo()
             raise
         return columns
-
-    def _add(self, columns: TokenRows, groups: list[str]) -> None:
-        state = self._state
-        units = state.units.index(groups)
-        np.add.at(state.units.table[:, :N_SCORES], units, _scores(columns))
-        pairs = [(columns.confidence, columns.correct), *columns.expected.values()]
-        for sums, (confidence, accuracy) in zip(state.curves.values(), pairs, strict=True):
-            # A confidence may be unknown; the errors of its curve are not shown.
-            sums.add(units, np.nan_to_num(confidence), accuracy)
-        if state.predicted is not None:
-            state.predicted.add(columns.predicted, columns.confidence, columns.correct)
-        if state.rows is not None:
-            state.rows.append(columns)
-            state.row_groups.extend(groups)
 
 
 def pack(arrays: Mapping[str, NDArray[Any]]) -> bytes:
@@ -233,14 +231,12 @@ def _below(arrays: Mapping[str, NDArray[Any]], prefix: str) -> Arrays:
     return {n.removeprefix(start): values for n, values in arrays.items() if n.startswith(start)}
 
 
-def run(
-    values: Any, targets: Any, schemes: Sequence[Scheme], uniforms: Uniforms, engine: Engine
-) -> TokenRows:
+def run(values: Any, targets: Any, asked: Asked, engine: Engine) -> TokenRows:
     """The columns of a checked chunk, from the given engine or the fastest available one."""
     engine = _fastest(values) if engine == "auto" else engine
     if engine == "naive":
         numbers = host(values.double() if hasattr(values, "double") else values)
-        return naive.columns(numbers, host(targets).astype(np.int64), schemes, uniforms)
+        return naive.columns(numbers, host(targets).astype(np.int64), asked)
     import torch
 
     from aleatoric.calibration.kernels import torch_pass, triton_pass
@@ -250,7 +246,7 @@ def run(
     logits = torch.as_tensor(values)
     # A copy: kept rows must not change with the array of the caller.
     target_ids = torch.as_tensor(targets, device=logits.device).long().clone()
-    return kernels[engine](logits, target_ids, schemes, uniforms)
+    return kernels[engine](logits, target_ids, asked)
 
 
 def _fastest(values: Any) -> Engine:

@@ -7,7 +7,6 @@ errors with data-dependent bins (equal mass, sweep, smooth); if rows are kept, c
 from __future__ import annotations
 
 import hashlib
-import math
 import zlib
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
@@ -18,7 +17,7 @@ from numpy.typing import NDArray
 
 from aleatoric.calibration.statistics import TokenRows
 from aleatoric.metrics import calibration
-from aleatoric.metrics.calibration import N_COLUMNS, bin_index, bin_sums, equal_width_edges
+from aleatoric.metrics.calibration import N_COLUMNS, bin_index, bin_sums, equal_width_edges, sums_by
 from aleatoric.metrics.reduction import divide
 from aleatoric.types import Floats, Ints
 
@@ -231,9 +230,8 @@ class PredictedClasses:
         # Keys are sorted, so the cells of a class are adjacent and in order.
         starts = np.flatnonzero(np.diff(row, prepend=-1))
         place = row * self._n_bins + cells // PARTS
-        size = (len(starts), self._n_bins)
-        sums = [np.bincount(place, column, minlength=math.prod(size)) for column in sums_of_cells.T]
-        table = np.stack(sums, axis=-1).astype(np.float64).reshape(*size, 3)
+        sums = sums_by(place, sums_of_cells, len(starts) * self._n_bins)
+        table = sums.reshape(len(starts), self._n_bins, 3)
         by_class = np.split(sums_of_cells, starts[1:])
         return calibration.predicted_class_errors(table, by_class, self._n_bins)
 
@@ -246,8 +244,7 @@ class PredictedClasses:
     def _settled(self) -> tuple[Ints, Floats]:
         all_keys, sums = (np.concatenate(side) for side in zip(*self._parts, strict=True))
         keys, place = np.unique(all_keys, return_inverse=True)
-        totals = [np.bincount(place, column, minlength=len(keys)) for column in sums.T]
-        self._parts = [(keys, np.stack(totals, axis=-1).astype(np.float64))]
+        self._parts = [(keys, sums_by(place, sums, len(keys)))]
         return self._parts[0]
 
 

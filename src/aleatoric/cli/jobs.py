@@ -16,7 +16,7 @@ from aleatoric.cli.options import Output, Signature, option, with_options
 from aleatoric.cli.printing import monitored, say, show_run, show_tables
 from aleatoric.errors import MissingExtraError, UsageError
 from aleatoric.inference.bootstrap import DEFAULT_METHOD, check_method
-from aleatoric.levels.base import Level, ResumeOptions, find_level, level_of, resume_run, run_job
+from aleatoric.levels.base import Level, find_level, level_of, resume_run, run_job
 from aleatoric.runs.disk import command
 from aleatoric.runs.job import about, flag, shown_fields
 from aleatoric.runs.run import Store
@@ -105,15 +105,15 @@ def resume_command() -> Callable[..., None]:
         word_rule = options.pop("word_rule")
         # An option that is not given is None, or False for a flag.
         overrides = {key: v for key, v in options.items() if v is not None and v is not False}
-        changes = ResumeOptions(overrides, key_for, word_rule)
+        changes: Any = {"overrides": overrides, "key_for": key_for, "word_rule": word_rule}
         if salvage is not None:
             defaults = {name: default for name, (_, default) in SHOWN.items()}
-            if changes != ResumeOptions() or probes or shown != defaults:
+            if any(changes.values()) or probes or shown != defaults:
                 raise UsageError("--salvage only copies what is intact; give it no other option.")
             _salvage(run, salvage)
             return
         watched = monitored(run, probes)
-        with watched as (folder, monitor), resume_run(folder, changes, monitor) as store:
+        with watched as (folder, monitor), resume_run(folder, monitor, **changes) as store:
             _show(store, *shown.values())
 
     help_text = """Resume an interrupted run; finished work is not repeated.
@@ -139,7 +139,7 @@ def _resumed_fields() -> dict[str, tuple[Any, Any]]:
         job_type = find_level(name).job_type
         kinds = get_type_hints(job_type)
         for job_field in fields(job_type):
-            if job_field.name in RESUMED and not about(job_field).hidden:
+            if job_field.name in RESUMED and job_field.name not in job_type.hidden:
                 kind = kinds[job_field.name]
                 optional, default = (kind, False) if kind is bool else (kind | None, None)
                 entry = (Annotated[optional, _option_of(job_field)], default)

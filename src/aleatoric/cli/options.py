@@ -6,14 +6,11 @@ import inspect
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import Annotated, Any
 
 import typer
 
 from aleatoric.errors import UsageError
-
-if TYPE_CHECKING:
-    pass
 
 Signature = Mapping[str, tuple[Any, Any]]
 """Parameter -> annotation and default, as typer takes them."""

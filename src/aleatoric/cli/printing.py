@@ -59,13 +59,6 @@ def show_run(
     return results
 
 
-def check_beside(store: Store) -> None:
-    """Refuse a run that --beside paper cannot show."""
-    from aleatoric.studies.production_rows import check_run
-
-    check_run(store)
-
-
 def _beside_paper(
     store: Store, results: Sequence[Result]
 ) -> tuple[list[Table], list[dict[str, Any]]]:

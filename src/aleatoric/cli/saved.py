@@ -15,15 +15,7 @@ from typer import Argument, Option
 
 import aleatoric.cli.options as options
 from aleatoric.cli.options import Output, prints_results
-from aleatoric.cli.printing import (
-    check_beside,
-    say,
-    show_lines,
-    show_run,
-    show_tables,
-    shown,
-    track,
-)
+from aleatoric.cli.printing import say, show_lines, show_run, show_tables, shown, track
 from aleatoric.errors import UsageError
 from aleatoric.inference.bootstrap import DEFAULT_METHOD, check_method
 from aleatoric.levels import base
@@ -79,7 +71,9 @@ def score(
         raise UsageError(f"--by {by} is not known; use --by agreement.")
     with Store.open(run) as store:
         if beside:
-            check_beside(store)
+            from aleatoric.studies.production_rows import check_run
+
+            check_run(store)
         check_known_probes(probe or (), store.manifest.get("probes") or ())
         monitor = base.Monitor(track, allowed_probes=tuple(probe or ()))
         if again or analysis or by:
@@ -110,12 +104,12 @@ def _export(
         return
     from aleatoric.studies import export
 
-    of_pairs = partial(export.export_pairs, allowed_probes=allowed_probes)
-    writers: tuple[Callable[[Store, Path], None], ...]
-    writers = export.export_rows, export.export_texts, of_pairs
-    for write, listed in zip(writers, paths, strict=True):
+    of_pairs = partial(export.pair_rows, allowed_probes=allowed_probes)
+    sources: tuple[Callable[[Store], export.Rows], ...]
+    sources = export.item_rows, export.text_rows, of_pairs
+    for rows_of, listed in zip(sources, paths, strict=True):
         for path in listed or ():
-            write(store, path)
+            export.write(rows_of(store), path)
             say(f"wrote {path}")
 
 

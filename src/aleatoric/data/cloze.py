@@ -36,7 +36,7 @@ def load(source: Path, encoding: str = "utf-8", options: TableOptions = DEFAULT_
     )
     if files.is_table(source):
         rows = answer_rows(source, encoding, options.columns, WORD_NAMES, notes.layout)
-        grouped = items.grouped_items(rows, options.missing_codes, notes)
+        grouped = items.grouped_items(rows, notes)
         contexts = tuple(require_items(grouped, source))
     name, sha256 = source.name.partition(".")[0], files.sha256_of(source)
     return Corpus(name, "own", sha256, "as its owner states", contexts, notes)
@@ -48,10 +48,9 @@ def _read_json_lines(
     lines: dict[str, int] = {}
     first: tuple[int, bool] | None = None
     notes.reset()
-    missing = options.missing_codes
     for place, row in items.json_rows(source, encoding, options.columns, WORD_KEYS):
         context = files.text_of(files.required(row, "context", place), "context", place)
-        answers = AnswerList(place, missing)
+        answers = AnswerList(place, notes)
         _add_answers(answers, files.required(row, "responses", place), place)
         has_persons = answers.persons is not None
         first = first or (place[1], has_persons)
@@ -59,7 +58,6 @@ def _read_json_lines(
             here, there = ("persons", "none") if has_persons else ("no persons", "some")
             problem = f"answers have {here}, but those of line {first[0]} have {there}"
             raise DataError.at(*place, problem, "give every answer its person, or none")
-        notes.add(answers)
         if "id" not in row:
             notes.add_context(context)
         item_id = items.new_id(lines, row.get("id", place[1]), place)

@@ -17,15 +17,13 @@ AnyItem = TypeVar("AnyItem")
 
 
 class AnswerList:
-    """The answers to one context; blank and missing ones are dropped and counted."""
+    """The answers to one context; blank and missing ones are dropped and counted in `notes`."""
 
-    def __init__(self, place: Place, missing: frozenset[str] = frozenset()) -> None:
-        self._place, self._missing = place, missing
+    def __init__(self, place: Place, notes: ReadingNotes) -> None:
+        self._place, self._notes = place, notes
         self._words: list[str] = []
         self._persons: list[str] = []
         self._lines: dict[str, int] = {}
-        self.blank = self.coded = 0
-        self.codes: set[str] = set()
 
     def add_of(self, person: str, word: str, place: Place) -> None:
         """Add the answer of a person, who may answer a context only once."""
@@ -35,7 +33,7 @@ class AnswerList:
             problem = f"person {quoted(person)} answers a context twice (line {first})"
             raise DataError.at(*place, problem, "keep one answer per person and context")
         self._lines[person] = place[1]
-        if word.strip() and word.strip() not in self._missing:
+        if word.strip() and word.strip() not in self._notes.missing:
             self._persons.append(person)
         self.add(word, 1)
 
@@ -45,10 +43,10 @@ class AnswerList:
             problem = f"the item has over {MAX_RESPONSES} answers"
             raise DataError.at(*self._place, problem, "split the item")
         if not word.strip():
-            self.blank += count
-        elif word.strip() in self._missing:
-            self.coded += count
-            self.codes.add(word.strip())
+            self._notes.blank += count
+        elif word.strip() in self._notes.missing:
+            self._notes.coded += count
+            self._notes.codes.add(word.strip())
         else:
             self._words.extend([word.strip()] * count)
 
@@ -76,21 +74,15 @@ class ReadingNotes:
 
     def __init__(self, missing: Iterable[str] = ()) -> None:
         self.layout: list[str] = []
-        self._missing = sorted(missing)
+        self.missing = frozenset(missing)
         self.reset()
 
     def reset(self) -> None:
         """Start to count again, before the file is read again."""
         self.layout.clear()
         self.blank = self.coded = self.joined = self._repeated = 0
-        self._codes: set[str] = set()
+        self.codes: set[str] = set()
         self._contexts: set[int] = set()
-
-    def add(self, answers: AnswerList) -> None:
-        """Count what was dropped from the answers to one item."""
-        self.blank += answers.blank
-        self.coded += answers.coded
-        self._codes |= answers.codes
 
     def add_context(self, context: str) -> None:
         """Count the context of an item without an id if an earlier one is alike."""
@@ -105,7 +97,7 @@ class ReadingNotes:
         if self.coded:
             verbs = (f"with a code of --missing {verb}" for verb in ("was", "were"))
             yield f"{counted(self.coded, 'answer', *verbs)} dropped"
-        if unused := [code for code in self._missing if code not in self._codes]:
+        if unused := sorted(self.missing - self.codes):
             yield f"no answer is {' or '.join(map(quoted, unused))}, named in --missing"
         if self.joined:
             same = "it counts as an answer" if self.joined == 1 else "they count as answers"
@@ -121,7 +113,7 @@ class ReadingNotes:
             )
 
 
-def grouped_items(rows: Rows, missing: frozenset[str], notes: ReadingNotes) -> Iterator[Item]:
+def grouped_items(rows: Rows, notes: ReadingNotes) -> Iterator[Item]:
     """Yield the items of rows with one answer each; rows of one id, or one context, are an item."""
     items: dict[str, tuple[Place, dict[str, str | None], AnswerList]] = {}
     for place, row in rows:
@@ -132,7 +124,7 @@ def grouped_items(rows: Rows, missing: frozenset[str], notes: ReadingNotes) -> I
         # All rows of an id must agree on these.
         facts = {"context": row["context"], "group": row.get("group") or None}
         facts["original"] = row.get("original") or None
-        entry = (place, facts, AnswerList(place, missing))
+        entry = (place, facts, AnswerList(place, notes))
         if item_id not in items and not row.get("id"):
             notes.add_context(row["context"])
         first, first_facts, answers = items.setdefault(item_id, entry)
@@ -144,7 +136,6 @@ def grouped_items(rows: Rows, missing: frozenset[str], notes: ReadingNotes) -> I
         _add_answer(answers, row, place)
     for item_id, (_, facts, answers) in items.items():
         words = answers.words(item_id)
-        notes.add(answers)
         context, group = facts["context"] or "", facts["group"] or item_id
         yield Item(item_id, group, context, words, facts["original"], answers.persons)
 

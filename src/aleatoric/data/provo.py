@@ -51,9 +51,8 @@ def _read_json_lines(source: Path, encoding: str, counts: ReadingNotes) -> Itera
         passage = files.key_of(files.required(row, "passage", place), "passage", place)
         position = files.key_of(files.required(row, "position", place), "position", place)
         context = files.text_of(files.required(row, "context", place), "context", place)
-        answers = AnswerList(place)
+        answers = AnswerList(place, counts)
         answers.add_counts(files.required(row, "human", place), "human")
-        counts.add(answers)
         item_id = items.new_id(lines, f"{passage}:{position}", place)
         original = items.optional_text(row, "original", place)
         yield Item(item_id, passage, context, answers.words(), original)
@@ -73,13 +72,12 @@ def _read_table(
 ) -> Iterator[Item]:
     passages: dict[str, _Passage] = {}
     for place, row in table_rows(source, encoding):
-        _add_row(passages, place, row)
+        _add_row(passages, place, row, counts)
     for passage_id, passage in passages.items():
         tokens = _tokens(passage, passage_id, notes)
         for position, answers in _positions(passage, passage_id, tokens, notes):
             context = " ".join(tokens[: position - 1])
             words, item_id = answers.words(), f"{passage_id}:{position}"
-            counts.add(answers)
             yield Item(item_id, passage_id, context, words, tokens[position - 1])
 
 
@@ -126,7 +124,9 @@ def _letters(word: str) -> str:
     return "".join(filter(str.isalnum, word)).casefold()
 
 
-def _add_row(passages: dict[str, _Passage], place: Place, row: dict[str, str]) -> None:
+def _add_row(
+    passages: dict[str, _Passage], place: Place, row: dict[str, str], counts: ReadingNotes
+) -> None:
     cells = {name: files.required(row, name, place) for name in COLUMNS}
     passage_id = files.key_of(cells["Text_ID"], "Text_ID", place).strip()
     if passage_id.removesuffix(".0").isdecimal():  # a spreadsheet may write 1 as 1.0
@@ -134,7 +134,7 @@ def _add_row(passages: dict[str, _Passage], place: Place, row: dict[str, str]) -
     number = parse_count(cells["Word_Number"], "Word_Number", place)
     passage = passages.setdefault(passage_id, _Passage(cells["Text"]))
     passage.other_texts += passage.text != cells["Text"]
-    word = (place, cells["Word"], AnswerList(place))
+    word = (place, cells["Word"], AnswerList(place, counts))
     _, _, answers = passage.words.setdefault(number, word)
     response, count = cells["Response"], cells["Response_Count"]
     if response.strip() in _MISSING:

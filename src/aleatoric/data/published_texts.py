@@ -11,7 +11,6 @@ import os
 import re
 from collections.abc import Iterator
 from dataclasses import dataclass
-from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -19,10 +18,11 @@ from aleatoric.data import files, items
 from aleatoric.data.columns import table_rows
 from aleatoric.data.files import Place
 from aleatoric.data.references import (
+    file_in,
     input_of,
-    multi_reference,
+    joined_items,
+    published,
     read_aligned_items,
-    read_references,
 )
 from aleatoric.errors import DataError
 from aleatoric.types import MultiRef, TextItem
@@ -47,13 +47,10 @@ class Aligned:
 
     def load(self, source: Path, encoding: str) -> MultiRef:
         """Return the corpus of a folder, of one of its files of inputs, or of JSON lines."""
-        if files.is_json_lines(source):
-            version = source.name.partition(".")[0]
-            read, paths = partial(read_references, source, encoding), [source]
-        else:
-            version, paths = self.files(source)
-            read = partial(read_aligned_items, paths, encoding)
-        return multi_reference(read, paths, self.name, version, self.licence)
+        paths, facts = [source], dict[str, str]()
+        if not files.is_json_lines(source):
+            facts["version"], paths = self.files(source)
+        return published(read_aligned_items, paths, encoding, self.name, self.licence, **facts)
 
     def files(self, source: Path) -> tuple[str, list[Path]]:
         """Return the split, and its inputs and references in the order of their numbers."""
@@ -69,19 +66,13 @@ class Aligned:
         return split, [inputs, *(references[number] for number in sorted(references))]
 
     def _inputs(self, source: Path) -> tuple[str, Path]:
-        names = {split: self.inputs.format(split) for split in self.splits}
-        folders = (source, source / self.name)
-        for split, name in names.items():
-            places = (source, *(f / name for f in folders), source / split / name)
-            for path in places:
-                if path.name == name and os.path.isfile(path):
-                    return split, path
-        name, split = names[self.splits[0]], self.splits[0]
-        is_folder = os.path.isdir(source)
-        problem = f"holds no {name}" if is_folder else f"is no folder of {self.title}"
-        prefix = self.references.format(split)
-        fix = f"name the folder of {name} and {prefix}0 to {self.most}, or a JSON-lines file"
-        raise DataError.at(source, None, problem, fix)
+        names = {self.inputs.format(split): split for split in self.splits}
+        folders = (("", f"{self.name}/", f"{split}/") for split in self.splits)
+        places = [f"{at}{name}" for name, each in zip(names, folders, strict=True) for at in each]
+        prefix = self.references.format(self.splits[0])
+        fix = f"name the folder of {places[0]} and {prefix}0 to {self.most}, or a JSON-lines file"
+        inputs = file_in(source, places, f"folder of {self.title}", fix)
+        return names[inputs.name], inputs
 
 
 _ASSET = Aligned(
@@ -126,31 +117,21 @@ def load_e2e(source: Path, encoding: str = "utf-8") -> MultiRef:
     """
     if os.path.isdir(source):
         names = ("testset_w_refs.csv", "devset.csv", "trainset.csv")
-        found = (source / name for name in names if os.path.isfile(source / name))
-        fix = f"name the folder or the file of {names[0]}"
-        source = next(found, source / names[0])
-        if not os.path.exists(source):
-            raise DataError.at(source.parent, None, f"holds no {source.name}", fix)
-    version = source.name.partition(".")[0]
-    read = _read_e2e
-    if files.is_json_lines(source):
-        read = read_references
-    return multi_reference(
-        partial(read, source, encoding), [source], "e2e", version, "CC BY-SA 4.0"
-    )
+        source = file_in(
+            source, names, "folder of E2E", f"name the folder or the file of {names[0]}"
+        )
+    return published(_read_e2e, [source], encoding, "e2e", "CC BY-SA 4.0")
 
 
-def _read_e2e(source: Path, encoding: str) -> Iterator[TextItem]:
-    texts: dict[str, list[str]] = {}
-    places: dict[str, Place] = {}
+def _read_e2e(paths: list[Path], encoding: str) -> Iterator[TextItem]:
+    return joined_items(_meanings(paths[0], encoding))
+
+
+def _meanings(source: Path, encoding: str) -> Iterator[tuple[Place, str, str]]:
     for place, row in table_rows(source, encoding):
         facts = files.text_of(files.required(row, "mr", place), "mr", place).strip()
-        text = files.text_of(files.required(row, "ref", place), "ref", place)
-        texts.setdefault(facts, []).append(text)
-        places.setdefault(facts, place)
-    for facts, references in texts.items():
-        key = str(places[facts][1])
-        yield TextItem(key, key, input_of(facts, "mr", places[facts]), tuple(references))
+        (facts,) = input_of(facts, "mr", place)
+        yield place, facts, files.text_of(files.required(row, "ref", place), "ref", place)
 
 
 def load_squality(source: Path, encoding: str = "utf-8") -> MultiRef:
@@ -159,15 +140,13 @@ def load_squality(source: Path, encoding: str = "utf-8") -> MultiRef:
     JSON lines of stories with `questions` and their `responses`. An input is the story and the
     question; stories are groups, and writers are persons.
     """
-    read = _read_squality if _has_key(source, encoding, "questions") else read_references
-    version = source.name.partition(".")[0]
-    facts = ("squality", version, "as its page states")
-    return multi_reference(partial(read, source, encoding), [source], *facts)
+    facts = ("squality", "as its page states")
+    return published(_read_squality, [source], encoding, *facts, keys=["questions"])
 
 
-def _read_squality(source: Path, encoding: str) -> Iterator[TextItem]:
+def _read_squality(paths: list[Path], encoding: str) -> Iterator[TextItem]:
     lines: dict[str, int] = {}
-    for place, row in files.read_json_lines(source, encoding):
+    for place, row in files.read_json_lines(paths[0], encoding):
         metadata = _object(files.required(row, "metadata", place), "metadata", place)
         story = items.new_id(lines, files.required(metadata, "passage_id", place), place)
         document = files.text_of(files.required(row, "document", place), "document", place)
@@ -200,16 +179,15 @@ def load_dialogsum(source: Path, encoding: str = "utf-8") -> MultiRef:
     JSON lines of `fname`, `dialogue` and `summary1` to `summary3`. The other splits have one
     summary per dialogue, which says nothing about variability.
     """
-    is_published = _has_key(source, encoding, "dialogue")
-    read = _read_dialogsum if is_published else read_references
     version = source.name.removeprefix("dialogsum.").partition(".")[0]
-    facts = ("dialogsum", version, "as its page states")
-    return multi_reference(partial(read, source, encoding), [source], *facts)
+    facts: Any = {"version": version, "keys": ["dialogue"]}
+    licence = "as its page states"
+    return published(_read_dialogsum, [source], encoding, "dialogsum", licence, **facts)
 
 
-def _read_dialogsum(source: Path, encoding: str) -> Iterator[TextItem]:
+def _read_dialogsum(paths: list[Path], encoding: str) -> Iterator[TextItem]:
     lines: dict[str, int] = {}
-    for place, row in files.read_json_lines(source, encoding):
+    for place, row in files.read_json_lines(paths[0], encoding):
         key = items.new_id(lines, files.required(row, "fname", place), place)
         matches = sorted((int(m[1]), m[0]) for m in map(_SUMMARY.fullmatch, row) if m)
         if not matches:
@@ -227,13 +205,10 @@ def load_multi30k(source: Path, encoding: str = "utf-8") -> MultiRef:
     the same image. The input names the image, which a text model does not see: record the texts of
     a captioner, with the numbers of lines from 0 as ids. English unless a German file is named.
     """
-    if files.is_json_lines(source):
-        read, paths = partial(read_references, source, encoding), [source]
-        version, language = source.name.partition(".")[0], "en"
-    else:
-        version, language, paths = _caption_files(source)
-        read = partial(_read_captions, paths, encoding)
-    return multi_reference(read, paths, "multi30k", version, "none stated", language)
+    paths, facts = [source], dict[str, Any]()
+    if not files.is_json_lines(source):
+        facts["version"], facts["language"], paths = _caption_files(source)
+    return published(_read_captions, paths, encoding, "multi30k", "none stated", **facts)
 
 
 def _caption_files(source: Path) -> tuple[str, str, list[Path]]:
@@ -256,12 +231,6 @@ def _read_captions(paths: list[Path], encoding: str) -> Iterator[TextItem]:
     for number, lines in enumerate(files.read_aligned(paths, encoding)):
         texts = [files.text_of(line.strip(), "the caption", place) for place, line in lines]
         yield TextItem(str(number), str(number), (f"image {number}",), tuple(texts))
-
-
-def _has_key(source: Path, encoding: str, key: str) -> bool:
-    """Whether the first row of JSON lines has a key; an empty file has none."""
-    _, first = next(files.read_json_lines(source, encoding), (None, {}))
-    return key in first
 
 
 def _object(value: Any, name: str, place: Place) -> dict[str, Any]:

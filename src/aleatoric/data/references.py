@@ -67,7 +67,7 @@ def _read_table(
     notes.reset()
     rows = answer_rows(source, encoding, options.columns, TEXT_NAMES, notes.layout)
     rows = checked_language(rows, language)
-    for item in items.grouped_items(rows, options.missing_codes, notes):
+    for item in items.grouped_items(rows, notes):
         turns = input_of(item.context, "input", (source, 1))
         yield TextItem(item.id, item.group, turns, item.responses, item.original, item.persons)
 
@@ -248,16 +248,48 @@ def input_of(value: Any, name: str, place: Place) -> tuple[str, ...]:
     return texts
 
 
-def _corpus(
+def published(
     read: Callable[[list[Path], str], Iterator[TextItem]],
     paths: list[Path],
     encoding: str,
-    *facts: str,
+    name: str,
+    licence: str,
+    keys: Sequence[str] = (),
+    **facts: Any,
 ) -> MultiRef:
-    """A corpus that `read` reads from files in the publishers' layout, if it is no JSON lines."""
-    if files.is_json_lines(paths[0]):
-        return multi_reference(partial(read_references, paths[0], encoding), paths, *facts)
-    return multi_reference(partial(read, paths, encoding), paths, *facts)
+    """A corpus that `read` reads from files in the publishers' layout, if it is no JSON lines.
+
+    A layout that is JSON lines itself is known by one of its `keys` in the first row; `facts` are
+    the version, if it is not the first part of the file's name, and the language.
+    """
+    is_own = files.is_json_lines(paths[0])
+    if keys:
+        _, first = next(files.read_json_lines(paths[0], encoding), (None, {}))
+        is_own = not any(key in first for key in keys)
+    read_items = partial(read_references, paths[0]) if is_own else partial(read, paths)
+    facts = {"version": paths[0].name.partition(".")[0]} | facts
+    return multi_reference(partial(read_items, encoding), paths, name, licence=licence, **facts)
+
+
+def file_in(source: Path, names: Sequence[str], what: str, fix: str) -> Path:
+    """The source if it has one of these names, else the first of these files in its folder."""
+    for name in names:
+        for path in (source, source / name):
+            if path.name == Path(name).name and os.path.isfile(path):
+                return path
+    problem = f"holds no {names[0]}" if os.path.isdir(source) else f"is no {what}"
+    raise DataError.at(source, None, problem, fix)
+
+
+def joined_items(rows: Iterable[tuple[Place, str, str]]) -> Iterator[TextItem]:
+    """Inputs with all their texts, from rows of an input and a text; ids are their first lines."""
+    texts: dict[str, list[str]] = {}
+    lines: dict[str, str] = {}
+    for place, prompt, text in rows:
+        texts.setdefault(prompt, []).append(text)
+        lines.setdefault(prompt, str(place[1]))
+    for prompt, references in texts.items():
+        yield TextItem(lines[prompt], lines[prompt], (prompt,), tuple(references))
 
 
 def read_aligned_items(paths: list[Path], encoding: str) -> Iterator[TextItem]:
@@ -274,15 +306,12 @@ def load_dailydialog(source: Path, encoding: str = "utf-8") -> MultiRef:
     The publishers' JSON lines have `context`, a list of turns, and `positive_responses`; negative
     responses are left out.
     """
+    keys = ("positive_responses", "context")
 
-    def read() -> Iterator[TextItem]:
-        _, first = next(files.read_json_lines(source, encoding), (None, {}))
-        published = "positive_responses" in first or "context" in first
-        names = ("context", "positive_responses") if published else ("input", "references")
-        return read_references(source, encoding, None, *names)
+    def read(paths: list[Path], encoding: str) -> Iterator[TextItem]:
+        return read_references(source, encoding, None, "context", keys[0])
 
-    version = source.name.partition(".")[0]
-    return multi_reference(read, [source], "dailydialog++", version, "none stated")
+    return published(read, [source], encoding, "dailydialog++", "none stated", keys=keys)
 
 
 def load_wmt14(source: Path, encoding: str = "utf-8") -> MultiRef:
@@ -293,8 +322,8 @@ def load_wmt14(source: Path, encoding: str = "utf-8") -> MultiRef:
     translator. The original reference is kept apart, as the paper keeps it.
     """
     language = "fr" if re.search(r"en[-_]fr", source.name) else "de"
-    facts = ("wmt14-10ref", f"en-{language}", "CC BY-NC 4.0", language)
-    return _corpus(_read_wmt14, [source], encoding, *facts)
+    facts: Any = {"version": f"en-{language}", "language": language}
+    return published(_read_wmt14, [source], encoding, "wmt14-10ref", "CC BY-NC 4.0", **facts)
 
 
 def _read_wmt14(paths: list[Path], encoding: str) -> Iterator[TextItem]:
@@ -339,34 +368,30 @@ def load_writingprompts(source: Path, encoding: str = "utf-8") -> MultiRef:
     again.
     """
     paths = [source] if files.is_json_lines(source) else _prompt_files(source)
-    facts = ("writingprompts", paths[0].name.partition(".")[0], "none stated")
-    return _corpus(_read_prompts, paths, encoding, *facts)
+    return published(_read_prompts, paths, encoding, "writingprompts", "none stated")
 
 
 def _prompt_files(source: Path) -> list[Path]:
     """The file of prompts and the file of stories."""
     if os.path.isfile(source) and source.name.endswith((".wp_source", ".wp_target")):
         return [source.with_suffix(".wp_source"), source.with_suffix(".wp_target")]
-    for split in ("test", "valid", "train"):  # the paper's split first
-        if os.path.isfile(source / f"{split}.wp_source"):
-            return [source / f"{split}.wp_source", source / f"{split}.wp_target"]
-    is_folder = os.path.isdir(source)
-    problem = "holds no test.wp_source" if is_folder else "is no file of WritingPrompts"
+    names = [
+        f"{split}.wp_source" for split in ("test", "valid", "train")
+    ]  # the paper's split first
     fix = "name the folder or file of test.wp_source and test.wp_target, or a JSON-lines file"
-    raise DataError.at(source, None, problem, fix)
+    prompts = file_in(source, names, "file of WritingPrompts", fix)
+    return [prompts, prompts.with_suffix(".wp_target")]
 
 
 def _read_prompts(paths: list[Path], encoding: str) -> Iterator[TextItem]:
-    stories: dict[str, list[str]] = {}
-    first_line: dict[str, int] = {}
+    return joined_items(_stories(paths, encoding))
+
+
+def _stories(paths: list[Path], encoding: str) -> Iterator[tuple[Place, str, str]]:
     fix = "give every prompt its story"
     for (place, left), (there, right) in files.read_aligned(paths, encoding, fix):
         (prompt,) = input_of(_text(left), "the prompt", place)
-        stories.setdefault(prompt, []).append(files.text_of(_text(right), "the story", there))
-        first_line.setdefault(prompt, place[1])
-    for prompt, texts in stories.items():
-        key = str(first_line[prompt])
-        yield TextItem(key, key, (prompt,), tuple(texts))
+        yield place, prompt, files.text_of(_text(right), "the story", there)
 
 
 def _text(line: str) -> str:

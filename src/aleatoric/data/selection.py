@@ -5,15 +5,16 @@ from __future__ import annotations
 import re
 from collections import Counter
 from collections.abc import Collection, Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, fields, replace
 from difflib import get_close_matches
 from itertools import islice
-from typing import Any
+from typing import Any, TypeVar, cast
 
 from aleatoric.errors import UsageError, quoted
 from aleatoric.rng import stream
 from aleatoric.types import Collected, LazyItems
 
+T = TypeVar("T")
 _MOST_LISTED = 4
 _MOST_REFERENCES = 1_000_000
 _LIMITS = re.compile(r"(\d{0,7})(?:(:)(\d{0,7}))?")
@@ -34,12 +35,6 @@ class Selection:
         if self.limit is not None and self.sample is not None:
             raise UsageError("--limit and --sample exclude each other; give one of them.")
 
-    @classmethod
-    def of(cls, options: Mapping[str, Any]) -> Selection:
-        """Return the selection of a job or manifest; one of an older version has none."""
-        limit, sample, groups = (options.get(name) for name in ("limit", "sample", "groups"))
-        return cls(limit, sample, groups, options["seed"])
-
     def __str__(self) -> str:
         """Return the options that are given, for a signature.
 
@@ -48,6 +43,12 @@ class Selection:
         """
         sample = None if self.sample is None else f"{self.sample},seed={self.seed}"
         return _given({"groups": self.groups, "limit": self.limit, "sample": sample})
+
+
+def options_of(kind: type[T], options: Mapping[str, Any]) -> T:
+    """Return the options of a kind among those of a job or manifest, which may lack some."""
+    known: Any = fields(cast(Any, kind))
+    return kind(**{each.name: options[each.name] for each in known if each.name in options})
 
 
 def _given(options: Mapping[str, object]) -> str:
@@ -155,11 +156,6 @@ class ReferenceLimits:
     seed: int = 0
 
     @classmethod
-    def of(cls, options: Mapping[str, Any]) -> ReferenceLimits:
-        """Return the limits of a job or manifest; one of an older version has none."""
-        return cls.parse(options.get("references"), options["seed"])
-
-    @classmethod
     def parse(cls, text: str | None, seed: int = 0) -> ReferenceLimits:
         """Return the limits of `MIN:MAX`, `MIN:`, `:MAX`, or `N` for exactly N.
 
@@ -206,11 +202,6 @@ class TableOptions:
     """What `--columns` says."""
     missing: str | None = None
     """Codes that stand for no answer, separated by commas."""
-
-    @classmethod
-    def of(cls, options: Mapping[str, Any]) -> TableOptions:
-        """Return the options of a job or manifest; one of an older version has none."""
-        return cls(options.get("columns"), options.get("missing"))
 
     def __str__(self) -> str:
         """Return the options that are given, for a signature.

@@ -64,13 +64,14 @@ def resample(
     value: Value,
     seed: int,
     n_replicates: int = N_REPLICATES,
-    level: float = LEVEL,
     method: str = DEFAULT_METHOD,
+    sizes: Floats | None = None,
 ) -> Resampled:
     """Interval of `value` of (groups, k) sums over groups, or the reason why there is none.
 
-    The same seed resamples the same groups, so systems scored on the same groups are resampled
-    together. An end that would exclude the estimate is moved to it: coverage can only be higher.
+    `sizes` are the groups' numbers of items, by default equal. The same seed resamples the same
+    groups, so systems scored on the same groups are resampled together. An end that would exclude
+    the estimate is moved to it: coverage can only be higher.
     """
     if method == NO_INTERVALS:
         return Resampled(None, NOT_ASKED)
@@ -80,16 +81,30 @@ def resample(
     if not _varies(left_out):
         return Resampled(None, NO_SPREAD if np.isfinite(left_out).all() else FEW_GROUPS)
     centre = float(value(sums.sum(axis=0)[None, :])[0])
-    if uses_t(method, len(sums)):
+    n_equal = len(sums) if sizes is None else equal_groups(sizes)
+    if uses_t(method, n_equal):
         error = jackknife_error(left_out)
         assert error is not None  # at least two values vary
-        return Resampled(t_interval(centre, error, len(sums), level, skewness(left_out)))
-    interval = _bootstrap_interval(sums, value, seed, n_replicates, level, method)
+        skew = skewness(left_out)
+        return Resampled(t_interval(centre, error, len(sums), LEVEL, skew, n_equal))
+    interval = _bootstrap_interval(sums, value, seed, n_replicates, method)
     return Resampled(including(interval, centre)) if interval else Resampled(None, NO_REPLICATE)
 
 
-def uses_t(method: str, n_groups: int) -> bool:
-    """Whether a method takes Student's t for this many groups."""
+def equal_groups(sizes: Floats) -> float:
+    """Number of equal groups whose spread is known as well as that of groups of these sizes.
+
+    Satterthwaite's approximation, for groups whose sums vary in proportion to their sizes.
+
+    >>> equal_groups(np.array([7.0, 7.0, 7.0])), round(equal_groups(np.array([1.0, 1.0, 12.0])), 2)
+    (3.0, 1.03)
+    """
+    squares = sizes**2
+    return float(squares.sum() ** 2 / (squares**2).sum())
+
+
+def uses_t(method: str, n_groups: float) -> bool:
+    """Whether a method takes Student's t for this many (equal) groups."""
     most = {"t": n_groups, "auto": MAX_T_GROUPS, "studentised": MIN_GROUPS - 1, "percentile": 0}
     return n_groups <= most[check_method(method)]
 
@@ -109,15 +124,22 @@ def including(interval: Interval, value: float) -> Interval:
 
 
 def t_interval(
-    value: float, error: float, n_groups: float, level: float = 0.95, skew: float = 0.0
+    value: float,
+    error: float,
+    n_groups: float,
+    level: float = 0.95,
+    skew: float = 0.0,
+    n_equal: float | None = None,
 ) -> Interval:
-    """Student's t around a value, with n_groups - 1 degrees of freedom for its standard error.
+    """Student's t around a value, with n_equal - 1 degrees of freedom (at least 1) for its error.
 
-    Groups with a long tail on one side are seen too rarely there: the end on that side is moved
-    outward by Johnson's (1978) correction for skewness. The other end stays.
+    `n_equal` is that of `equal_groups`, by default n_groups. Groups with a long tail on one side
+    are seen too rarely there: the end on that side is moved outward by Johnson's (1978) correction
+    for skewness. The other end stays.
     """
     reach = t_quantile((1 + level) / 2, n_groups - 1)
     shift = skew * (1 + 2 * reach**2) / (6 * math.sqrt(n_groups))
+    reach = t_quantile((1 + level) / 2, max(1.0, (n_equal or n_groups) - 1))
     low, high = -reach + min(shift, 0.0), reach + max(shift, 0.0)
     return Interval(value + low * error, value + high * error, level, T_METHOD)
 
@@ -205,21 +227,20 @@ def _varies(left_out: Floats) -> bool:
 
 
 def _bootstrap_interval(
-    sums: Floats, value: Value, seed: int, n_replicates: int, level: float, method: str
+    sums: Floats, value: Value, seed: int, n_replicates: int, method: str
 ) -> Interval | None:
     """The percentile or studentized interval; `None` if no resampled set of groups has a value."""
     if method == "percentile":
         description = "group bootstrap, percentile"
         values = replicates(sums, value, seed, n_replicates)
         values = values[np.isfinite(values)]
-        shares = [(1 - level) / 2, (1 + level) / 2]
-        ends = np.quantile(values, shares) if len(values) else None
+        ends = np.quantile(values, [(1 - LEVEL) / 2, (1 + LEVEL) / 2]) if len(values) else None
     else:
         bundles = f", {MAX_BUNDLES} bundles of groups" if len(sums) > MAX_BUNDLES else ""
         description = f"group bootstrap, studentised{bundles}"
         units = bundled(sums)
-        ends = student_ends(units, value, weights_of(len(units), n_replicates, seed), level)
-    return None if ends is None else Interval(float(ends[0]), float(ends[1]), level, description)
+        ends = student_ends(units, value, weights_of(len(units), n_replicates, seed), LEVEL)
+    return None if ends is None else Interval(float(ends[0]), float(ends[1]), LEVEL, description)
 
 
 def _ratios(sums: Floats, value: Value, weights: Floats, centre: float) -> Floats:

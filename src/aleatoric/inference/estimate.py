@@ -130,7 +130,10 @@ def estimate(
             reason = f"too few items: {defined} of them give no joint value"
         return Estimate(None, None, 0, 0, undefined or defined, reason=reason)
     table, n_pooled = sums.defined(reduction), len(sums.units.pooled)
-    result = resample(table, lambda s: mean_of_splits(reduction.values(s)), seed, method=method)
+    sizes = np.array([reduction.defined(row) for row in table], np.float64)
+    result = resample(
+        table, lambda s: mean_of_splits(reduction.values(s)), seed, method=method, sizes=sizes
+    )
     result = result.pooled_into(MAX_UNITS) if n_pooled else result
     finite = by_split[np.isfinite(by_split)]  # a ratio may be undefined on some splits
     spread = float(finite.std(ddof=1)) if len(finite) > 1 else None

@@ -99,7 +99,8 @@ def paired(
         mean: Floats = reduction.values(sums).mean(axis=-1)  # NaN if a split is undefined
         return mean
 
-    comparison = paired_sums(left, right, value, counted, seed, method)
+    sizes = np.bincount(sums.units.numbers(used)).astype(np.float64)
+    comparison = paired_sums(left, right, value, counted, seed, method, sizes)
     if comparison.difference.value is None:
         return comparison
     return replace(comparison, effect=_effect(first, second, reduction))
@@ -112,9 +113,10 @@ def paired_sums(
     counted: Estimate,
     seed: int,
     method: str = DEFAULT_METHOD,
+    sizes: Floats | None = None,
 ) -> Paired:
     """Compare two systems by `value` of their (groups, k) sums; `counted` has items and groups."""
-    difference = _difference(first, second, value, counted, seed, method)
+    difference = _difference(first, second, value, counted, seed, method, sizes)
     if difference.value is None:
         return Paired(difference, None, None, NO_VALUE)
     if np.array_equal(first, second):
@@ -181,7 +183,13 @@ def _effect(first: Chunk, second: Chunk, reduction: Reduction) -> Effect | None:
 
 
 def _difference(
-    first: Floats, second: Floats, value: Value, counted: Estimate, seed: int, method: str
+    first: Floats,
+    second: Floats,
+    value: Value,
+    counted: Estimate,
+    seed: int,
+    method: str,
+    sizes: Floats | None,
 ) -> Estimate:
     """Value of the first minus value of the second, with groups resampled for both together."""
     width = first.shape[1]
@@ -193,7 +201,7 @@ def _difference(
     whole = float(gap(joined.sum(axis=0)[None])[0])
     if np.isnan(whole):
         return Estimate(None, None, 0, 0, counted.n_items + counted.n_undefined, reason=NO_VALUE)
-    resampled = resample(joined, gap, seed, method=method)
+    resampled = resample(joined, gap, seed, method=method, sizes=sizes)
     return replace(counted, value=whole, interval=resampled.interval, reason=resampled.reason)
 
 

@@ -18,7 +18,13 @@ from typing import Any
 
 import numpy as np
 
-from aleatoric.inference.bootstrap import jackknife_error, leave_one_out, skewness, t_interval
+from aleatoric.inference.bootstrap import (
+    equal_groups,
+    jackknife_error,
+    leave_one_out,
+    skewness,
+    t_interval,
+)
 from aleatoric.inference.estimate import GroupSums, Reduction, ResamplingUnits, mean_of_splits
 from aleatoric.types import Estimate, Floats, Interval
 
@@ -165,7 +171,9 @@ def two_way_interval(
     shared = (n_persons - 1) / n_persons * float((by_person**2).sum() - (by_cell**2).sum())
     shared = max(shared, 0.0)
     variance, n = error**2 + shared, min(len(sums), n_persons)
+    sizes = np.array([reduction.defined(row) for row in sums], np.float64)
     parts = (error**2, left_out, len(sums)), (shared, by_person, n_persons)
     skew = sum((part / variance) ** 1.5 * skewness(out) / math.sqrt(m) for part, out, m in parts)
-    interval = t_interval(centre, math.sqrt(variance), n, level, skew * math.sqrt(n))
+    n_equal = min(equal_groups(sizes), n_persons)
+    interval = t_interval(centre, math.sqrt(variance), n, level, skew * math.sqrt(n), n_equal)
     return replace(interval, method=METHOD)

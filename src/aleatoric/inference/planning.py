@@ -177,6 +177,11 @@ class Pilot:
         """The number of groups."""
         return len(self._groups)
 
+    @property
+    def design(self) -> Design:
+        """The pilot's own sizes."""
+        return Design(self.people, self.samples, self.n_groups, self.crowding)
+
     def spreads(
         self, people: Sequence[int], samples: Sequence[Size]
     ) -> Mapping[Sizes, PilotSpread]:
@@ -200,6 +205,10 @@ class Pilot:
     def is_far(self, people: int) -> bool:
         """Whether a design has so many more people that its predicted error is an upper bound."""
         return people > FAR * self.people
+
+    def extrapolates(self, people: int, samples: Size) -> tuple[bool, bool]:
+        """Whether these sizes are larger than the pilot's, and much larger."""
+        return self.is_beyond(people, [samples]), self.is_far(people)
 
     def _each(self, work: Callable[[Context, np.random.Generator], Floats | Noise]) -> Floats:
         return np.array([work(c, stream(self.seed, "plan", c.id)) for c in self.contexts])

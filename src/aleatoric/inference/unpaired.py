@@ -103,26 +103,23 @@ def _resampled(first: Floats, second: Floats, seed: int, method: str) -> Resampl
     left_out = [bootstrap.leave_one_out(table, _mean) for table in (first, second)]
     if all(np.ptp(values) <= 1e-12 * max(1.0, float(np.abs(values).max())) for values in left_out):
         return Resampled(None, bootstrap.NO_SPREAD)
-    if bootstrap.uses_t(method, min(len(first), len(second))):
-        return Resampled(_welch(centre, left_out))
+    equal = [bootstrap.equal_groups(table[:, 1]) for table in (first, second)]
+    if bootstrap.uses_t(method, min(equal)):
+        return Resampled(_welch(centre, left_out, equal))
     if method == "percentile":
         return Resampled(bootstrap.including(_percentile(first, second, seed), centre))
-    interval = _studentised(first, second, centre, seed, _error(left_out))
+    error = math.hypot(*(bootstrap.jackknife_error(values) or 0.0 for values in left_out))
+    interval = _studentised(first, second, centre, seed, error)
     if interval is None:
         return Resampled(None, bootstrap.NO_REPLICATE)
     return Resampled(bootstrap.including(interval, centre))
 
 
-def _error(left_out: Sequence[Floats]) -> float:
-    return math.hypot(*(bootstrap.jackknife_error(values) or 0.0 for values in left_out))
-
-
-def _welch(value: float, left_out: Sequence[Floats]) -> Interval:
+def _welch(value: float, left_out: Sequence[Floats], equal: Sequence[float]) -> Interval:
     """Return Welch's interval, with Johnson's correction for skewness as for one sample."""
     variances = [(bootstrap.jackknife_error(values) or 0.0) ** 2 for values in left_out]
-    sizes = [len(values) for values in left_out]
-    parts = zip(variances, sizes, strict=True)
-    freedom = sum(variances) ** 2 / sum(v**2 / (n - 1) for v, n in parts)
+    parts = zip(variances, equal, strict=True)
+    freedom = sum(variances) ** 2 / sum(v**2 / max(1.0, n - 1) for v, n in parts)
     # What a group adds to the difference; its sign is that of its sample.
     added = np.concatenate([s * (v.mean() - v) for s, v in zip((1, -1), left_out, strict=True)])
     skew = float((added**3).sum() / (added**2).sum() ** 1.5)

@@ -7,7 +7,7 @@ here; a `Level` fills in what differs. A new level is one file and one line in t
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Collection, Iterator, Mapping
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field, fields, replace
 from functools import cache, cached_property, partial
 from pathlib import Path
@@ -26,11 +26,11 @@ from aleatoric.result_types import Labels, Result, Results, Study
 from aleatoric.runs import session
 from aleatoric.runs.disk import on_failure, reporting_faults
 from aleatoric.runs.engine import Engine, check_decoders, check_engine, check_specs, open_engine
-from aleatoric.runs.job import Job, about
+from aleatoric.runs.job import LOCAL, Job, about
 from aleatoric.runs.results_cache import cached_results
 from aleatoric.runs.run import Store
 from aleatoric.runs.session import Stopping, working
-from aleatoric.runs.tables import COMPLETE, SCORED_BY
+from aleatoric.runs.tables import COMPLETE, SCORED_BY, TRAINING
 from aleatoric.types import Collected, Pair
 
 if TYPE_CHECKING:
@@ -52,6 +52,10 @@ class Monitor:
     meter: Meter = unmetered
     stopping: Stopping = field(default_factory=Stopping)
     allowed_probes: tuple[str, ...] = ()
+
+    def checked(self, work: Iterable[Any], total: int, description: str) -> Iterable[Any]:
+        """Show the progress of work that a stop ends between its steps."""
+        return self.stopping.checked(self.track(work, total, description))
 
 
 class Level(ABC):
@@ -81,6 +85,8 @@ class Level(ABC):
     """Entries of signatures that may differ between corpora, such as the tokenizer."""
     needs_out: ClassVar[bool] = False
     """Whether `--out` is required because the output files are the point of a run."""
+    one_process: ClassVar[str] = ""
+    """Why models cannot run on a cluster, as a message; empty if they can."""
     packages: ClassVar[tuple[str, ...]] = ("numpy", "scipy")
     """Packages whose versions are saved with a run."""
 
@@ -95,6 +101,8 @@ class Level(ABC):
     def check_engine(self, job: Any) -> None:
         """Refuse an engine that cannot run models of this level."""
         check_engine(job.engine_options)
+        if self.one_process and job.engine != LOCAL:
+            raise UsageError(self.one_process)
 
     @abstractmethod
     def open(self, job: Any) -> Collected[Any]:
@@ -137,10 +145,10 @@ class Level(ABC):
                 yield decoder, name
 
     def holds_work(self, store: Store) -> bool:
-        """Return whether a failed new run is kept: it holds answers of live models."""
+        """Return whether a failed new run is kept: it holds answers of live models, or weights."""
         facts = store.systems()
         live = [n for n in self.model_systems(store) if facts[n].get("estimator") != "recorded"]
-        return any(map(store.n_items_with_draws, live))
+        return any(map(store.n_items_with_draws, live)) or (store.path / TRAINING).exists()
 
     def intact(self, store: Store, n_items: int) -> Iterator[str]:
         """Yield what a run holds that was salvaged from a damaged one of `n_items`."""
@@ -177,9 +185,12 @@ class Level(ABC):
         """What identifies the code that scores and reduces a run of this level."""
         return registry.code_id(self.packages)
 
-    @abstractmethod
+    note_parts: ClassVar[tuple[Callable[[Store], Iterable[str]], ...]] = ()
+    """What yields caveats about the numbers, the most important ones first."""
+
     def notes(self, store: Store) -> list[str]:
-        """Return caveats about the numbers."""
+        """Return caveats about the numbers, and which systems are not finished."""
+        return [note for part in self.note_parts for note in part(store)]
 
     def model_systems(self, store: Store) -> list[str]:
         """Return the systems that are models."""
@@ -268,52 +279,57 @@ def run_job(job: Job, out: Path, monitor: Monitor | None = None) -> Store:
     return _work(Store.continue_or_create(out, manifest), job, lambda: corpus, monitor)
 
 
-@dataclass(frozen=True)
-class ResumeOptions:
-    """Overrides of fields of the job, and which user code may run and servers receive a key."""
-
-    options: Mapping[str, Any] = field(default_factory=dict)
-    key_for: tuple[str, ...] = ()
-    word_rule: str | None = None
-
-
 def resume_run(
-    path: Path, resume_options: ResumeOptions | None = None, monitor: Monitor | None = None
+    path: Path,
+    monitor: Monitor | None = None,
+    overrides: Mapping[str, Any] | None = None,
+    key_for: tuple[str, ...] = (),
+    word_rule: str | None = None,
 ) -> Store:
-    """Resume the run in `path` until it is complete; return the open run."""
+    """Resume the run in `path` until it is complete; return the open run.
+
+    `overrides` are of fields of the job; `key_for` are servers that may receive a key, `word_rule`
+    is user code that may run.
+    """
     store = Store.resume(path)
     with on_failure(store.close), reporting_faults(path):
-        return _resume(store, resume_options or ResumeOptions(), monitor or Monitor())
+        return _resume(store, monitor or Monitor(), overrides or {}, key_for, word_rule)
 
 
-def _resume(store: Store, resume_options: ResumeOptions, monitor: Monitor) -> Store:
+def _resume(
+    store: Store,
+    monitor: Monitor,
+    overrides: Mapping[str, Any],
+    key_for: tuple[str, ...],
+    word_rule: str | None,
+) -> Store:
     from aleatoric.models.openai import check_receivers  # a slow import
 
     level, manifest, path = level_of(store), store.manifest, str(store.path)
     rule, probes = manifest.get("choices", {}).get("rule"), manifest.get("probes") or ()
-    _check_options(level, resume_options)
+    _check_options(level, overrides)
     user_probes.check_known_probes(monitor.allowed_probes, probes)
-    if resume_options.word_rule not in (None, rule):
-        raise UsageError(f"--word-rule {resume_options.word_rule} is not the run's; leave it out.")
-    job = level.job_type.from_manifest(manifest, resume_options.options)
+    if word_rule not in (None, rule):
+        raise UsageError(f"--word-rule {word_rule} is not the run's; leave it out.")
+    job = level.job_type.from_manifest(manifest, overrides)
     level.check_engine(job)
     if store.meta(COMPLETE):
         store.release()
         return store
-    user_probes.check_allowed_rule(rule, resume_options.word_rule, path)
+    user_probes.check_allowed_rule(rule, word_rule, path)
     user_probes.check_allowed_probes(probes, monitor.allowed_probes, path, "resume")
     pending = store.unfinished_models(job.models)
-    check_receivers(pending, resume_options.key_for, path)
+    check_receivers(pending, key_for, path)
     check_contents(manifest.get("contents") or {}, pending)
     level.check(job)
     level.prepare(manifest, monitor.allowed_probes)
     return _work(store, job, lambda: select_items(level.open(job), job.selection), monitor)
 
 
-def _check_options(level: Level, resume_options: ResumeOptions) -> None:
+def _check_options(level: Level, overrides: Mapping[str, Any]) -> None:
     """Refuse overrides of options that the run does not have, or that change its results."""
     options_of_job = {job_field.name: about(job_field) for job_field in fields(level.job_type)}
-    for name in resume_options.options:
+    for name in overrides:
         option = f"--{name.replace('_', '-')}"
         if name not in options_of_job:
             problem = f"is no option of aleatoric {level.job_type.command}"

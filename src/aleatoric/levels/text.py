@@ -10,15 +10,15 @@ from typing import Any
 from aleatoric import registry
 from aleatoric.data.opening import open_text_corpus
 from aleatoric.data.references import limit_references
-from aleatoric.data.selection import ReferenceLimits
-from aleatoric.errors import UsageError, quoted
+from aleatoric.data.selection import ReferenceLimits, options_of
+from aleatoric.errors import UsageError, check_choice, quoted
 from aleatoric.inference.estimate import bounded, estimate, value_of, walk
 from aleatoric.inference.two_samples import N_PERMUTATIONS
 from aleatoric.levels import text_inputs, text_scoring, text_variability
 from aleatoric.levels.base import Level, Monitor, Opening
 from aleatoric.levels.base import model_systems as model_systems
 from aleatoric.levels.text_inputs import StudyOptions, TextCase
-from aleatoric.levels.text_protocol import MAX_LENGTH
+from aleatoric.levels.text_protocol import MAX_LENGTH, PROTOCOLS
 from aleatoric.levels.text_scoring import (
     CONTROL,
     LENGTHS,
@@ -150,10 +150,9 @@ class TextJob(ClusterJob):
 
     def writing(self, decoder: str) -> Writing:
         """Return the generation options under a decoder."""
-        options: dict[str, Any] = {name: getattr(self, name) for name in (*ASKED, "system")}
         samples = SAMPLES if self.samples is None else self.samples
-        options |= {"samples": samples, "most_recorded": self.samples, "logprobs": self.entropy}
-        return Writing(decoder=decoder, seed=self.seed, **options)
+        options = {"decoder": decoder, "samples": samples, "most_recorded": self.samples}
+        return options_of(Writing, vars(self) | options | {"logprobs": self.entropy})
 
     @property
     def reference_limits(self) -> ReferenceLimits:
@@ -345,21 +344,6 @@ def _undefined_notes(store: Store) -> Iterator[str]:
             yield f"{whose}: pairs of texts without a distance ({part}), left out: {listed}"
 
 
-_NOTES = (
-    *(
-        session.lost_notes,
-        _decoder_notes,
-        _length_notes,
-        _control_notes,
-        session.saved_notes,
-        text_scoring.person_notes,
-        _cut_notes,
-    ),
-    *(_tally_notes, _empty_notes, _undefined_notes),
-)
-"""What a run may note, the most important caveats first."""
-
-
 def _language(job: TextJob, corpus: MultiRef) -> str:
     # The authors used English tools for German too.
     return "en" if job.protocol == "paper" else corpus.language
@@ -418,6 +402,11 @@ class Text(Level):
     across_people = ("mean_H/*",)
     across_first = tuple(f"{name}/{probe}" for name in ("mean_H", "energy") for probe in MAIN)
     task_fields = ("tokeniser", "tagger", "tags", "n_splits", "system", *ASKED)
+    note_parts = (
+        *(session.lost_notes, _decoder_notes, _length_notes, _control_notes, session.saved_notes),
+        *(text_scoring.person_notes, _cut_notes, _tally_notes, _empty_notes, _undefined_notes),
+        lambda store: session.unfinished_notes(store, model_systems(store)),
+    )
     packages = (
         *("numpy", "scipy", "spacy", "textblob", "sentence-transformers"),
         *("torch", "transformers", "tokenizers"),
@@ -432,8 +421,7 @@ class Text(Level):
                 f"{', '.join(TRANSFORMERS)}, or leave it out."
             )
         ReferenceLimits.parse(job.references)
-        if job.protocol not in ("corrected", "paper"):
-            raise UsageError(f"there is no protocol {job.protocol!r}; use corrected or paper.")
+        check_choice("protocol", job.protocol, PROTOCOLS)
         if job.protocol == "paper" and job.max_length != MAX_LENGTH:
             raise UsageError(
                 "--protocol paper cuts texts to 100 GPT-2 tokens; leave out --max-length, or use "
@@ -460,7 +448,7 @@ class Text(Level):
         total, items = len(corpus.items), iter(corpus.items)
         if job.tokeniser is None:
             items = (_check_spaces(item, _language(job, corpus)) for item in items)
-        StoredTexts(store).add_items(monitor.track(items, total, f"read {corpus.name}"))
+        store.add_items(monitor.track(items, total, f"read {corpus.name}"))
         session.add_notes(store, [*corpus.notes, *_left_out_notes(job, corpus)])
 
     def ask(
@@ -503,13 +491,10 @@ class Text(Level):
         store.set_meta("probe_facts", scorer.facts())
         store.set_meta("probe_bounds", {probe.name: probe.bounds for probe in scorer.probes})
         store.set_meta("has_control", scorer.has_control)
-        columns, rows = text_scoring.statistics(store, scorer, monitor.track)
-        store.write_stats(columns, monitor.stopping.checked(rows))
+        store.write_stats(*text_scoring.statistics(store, scorer, monitor))
         models = model_systems(store)
         if differing := [m for m in models if lengths_differ(*_mean_lengths(store, m))]:
-            columns, rows = text_scoring.statistics(store, scorer, monitor.track, differing)
-            store.write_stats(columns, monitor.stopping.checked(rows))
-        text_scoring.save_changes(store, scorer, models)
+            store.write_stats(*text_scoring.statistics(store, scorer, monitor, differing))
 
     def system_results(self, store: Store, system: str, interval: str) -> Iterator[Result]:
         """Compute the means of all statistics with intervals."""
@@ -546,8 +531,3 @@ class Text(Level):
     def labels(self, store: Store, system: str) -> Mapping[str, Labels]:
         """Return the labels of variability, closeness and length of every input."""
         return {} if system == CONTROL else text_inputs.labels_of(store, system)
-
-    def notes(self, store: Store) -> list[str]:
-        """Return notes, the most important caveats first."""
-        notes = [note for part in _NOTES for note in part(store)]
-        return [*notes, *session.unfinished_notes(store, model_systems(store))]

@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import re
-from collections import Counter
+from collections import Counter, defaultdict
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from itertools import islice
+
+import numpy as np
 
 from aleatoric.levels.text_inputs import StudyOptions, TextCase
+from aleatoric.models.base import pages
 from aleatoric.result_types import Study, Table
 
 UNITS = ("words", "tokens", "sentences", "words per sentence", "tokens per sentence")
@@ -33,46 +35,35 @@ class LengthSummary:
     @classmethod
     def of(cls, counts: Mapping[int, int]) -> LengthSummary | None:
         """Summarize length -> number of texts; `None` without a text."""
-        n = sum(counts.values())
-        if not n:
+        if not counts:
             return None
-        mean = sum(length * count for length, count in counts.items()) / n
-        variance = sum((length - mean) ** 2 * count for length, count in counts.items()) / n
-        ranks = _at_rank(counts, (n - 1) // 2), _at_rank(counts, n // 2)
-        return cls(n, mean, variance**0.5, sum(ranks) / 2, min(counts), max(counts))
+        lengths, weights = np.array(sorted(counts.items())).T
+        n = int(weights.sum())
+        mean = np.average(lengths, weights=weights)
+        variance = np.average((lengths - mean) ** 2, weights=weights)
+        middle = np.searchsorted(weights.cumsum(), [(n - 1) // 2, n // 2], side="right")
+        median = float(lengths[middle].mean())
+        return cls(n, float(mean), float(variance**0.5), median, min(counts), max(counts))
 
 
-def _at_rank(counts: Mapping[int, int], rank: int) -> int:
-    for length in sorted(counts):
-        rank -= counts[length]
-        if rank < 0:
-            return length
-    raise IndexError(rank)
+def lengths_by_unit(
+    texts: Iterable[str], sentences: Cut, words: Cut, tokens: Cut | None = None
+) -> dict[str, LengthSummary]:
+    """Return unit -> the summary of the texts' lengths; without `tokens` these are left out.
 
-
-@dataclass(frozen=True)
-class LengthCounter:
-    """Measures texts; a unit without a `Cut` is left out. Memory grows with distinct lengths."""
-
-    sentences: Cut
-    words: Cut
-    tokens: Cut | None = None
-
-    def lengths(self, texts: Iterable[str]) -> dict[str, LengthSummary]:
-        """Return unit -> the summary of the texts' lengths."""
-        counts: dict[str, Counter[int]] = {}
-        iterator = iter(texts)
-        while chunk := list(islice(iterator, CHUNK)):
-            by_text = self.sentences(chunk)
-            counts.setdefault("sentences", Counter()).update(map(len, by_text))
-            parts = [sentence for sentences in by_text for sentence in sentences]
-            for unit, cut in (("words", self.words), ("tokens", self.tokens)):
-                if cut is not None:
-                    counts.setdefault(unit, Counter()).update(map(len, cut(chunk)))
-                    each = counts.setdefault(f"{unit} per sentence", Counter())
-                    each.update(map(len, cut(parts)))
-        summaries = {unit: LengthSummary.of(counts.get(unit, {})) for unit in UNITS}
-        return {unit: summary for unit, summary in summaries.items() if summary}
+    Memory grows with distinct lengths.
+    """
+    counts: dict[str, Counter[int]] = defaultdict(Counter)
+    for chunk in pages(texts, CHUNK):
+        by_text = sentences(chunk)
+        counts["sentences"].update(map(len, by_text))
+        parts = [sentence for of_text in by_text for sentence in of_text]
+        for unit, cut in (("words", words), ("tokens", tokens)):
+            if cut is not None:
+                counts[unit].update(map(len, cut(chunk)))
+                counts[f"{unit} per sentence"].update(map(len, cut(parts)))
+    summaries = {unit: LengthSummary.of(counts.get(unit, {})) for unit in UNITS}
+    return {unit: summary for unit, summary in summaries.items() if summary}
 
 
 def sentence_splitter(language: str) -> tuple[Cut, str]:
@@ -116,7 +107,9 @@ def run(cases: Sequence[TextCase], seed: int, options: StudyOptions) -> Study:
         by_text = reader.tokens(texts)
         return [by_text[text] for text in texts]
 
-    counter = LengthCounter(split, lambda texts: _without_punctuation(tokens(texts)), tokens)
+    def words(texts: Sequence[str]) -> list[list[str]]:
+        return _without_punctuation(tokens(texts))
+
     sides: dict[str, Callable[[TextCase], Iterable[str]]] = {
         "inputs": lambda case: (" ".join(case.item.input),),
         "people's texts": lambda case: case.item.references,
@@ -124,7 +117,8 @@ def run(cases: Sequence[TextCase], seed: int, options: StudyOptions) -> Study:
     }
     rows: list[tuple[str, ...]] = []
     for side, texts_of in sides.items():
-        by_unit = counter.lengths(text for case in cases for text in texts_of(case))
+        texts = (text for case in cases for text in texts_of(case))
+        by_unit = lengths_by_unit(texts, split, words, tokens)
         n = by_unit["sentences"].n if by_unit else 0
         rows += [(side, str(n), unit, *_cells(summary)) for unit, summary in by_unit.items()]
     columns = ("of", "texts", "unit", "mean", "std", "median", "range")

@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from aleatoric.errors import MissingExtraError, UsageError
+from aleatoric.errors import MissingExtraError, check_choice
 from aleatoric.probes.base import Block, Probe
 from aleatoric.probes.one_text import is_one_text
 from aleatoric.probes.tools import TextReader
@@ -26,6 +26,7 @@ if TYPE_CHECKING:
     from tokenizers import Tokenizer
 
 
+PROTOCOLS = ("corrected", "paper")
 MAX_LENGTH = 100
 """Default number of tokens that texts are cut to; 0 does not cut."""
 JOINED = (".", "?", "!", ",", "' ", "n't", "'m", "'s", "'ve", "'re")
@@ -168,11 +169,9 @@ def preparation(
     protocol: str, corpus: str, reader: TextReader, max_length: int = MAX_LENGTH
 ) -> Preparation:
     """Return how a protocol prepares the texts of the corpus of this name."""
-    if protocol == "corrected":
-        return CutAlike(reader, max_length)
-    if protocol == "paper":
-        return AsPublished(latin_1=corpus == "asset")
-    raise UsageError(f"there is no protocol {protocol!r}; use corrected or paper.")
+    check_choice("protocol", protocol, PROTOCOLS)
+    is_paper = protocol == "paper"
+    return AsPublished(corpus == "asset") if is_paper else CutAlike(reader, max_length)
 
 
 def as_latin_1(text: str) -> str:

@@ -7,10 +7,9 @@ person, mean H of an input loses that person's pairs and mean C that person's co
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from itertools import islice
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
@@ -30,21 +29,22 @@ from aleatoric.levels.text_variability import (
     Scores,
     Splitting,
     Statistics,
-    score_blocks,
 )
 from aleatoric.metrics.distances import Divergence
 from aleatoric.metrics.reduction import Mean
-from aleatoric.models.base import LoadOptions
+from aleatoric.models.base import LoadOptions, pages
 from aleatoric.models.forced import open_likelihood
 from aleatoric.probes.base import NEGATIVE_TYPE, Probe, check_allowed_probes, negative_type
 from aleatoric.probes.encoders import usable_device
 from aleatoric.probes.one_text import is_one_text
 from aleatoric.probes.tools import TextReader, Tools, probes_with
-from aleatoric.registry import Track
 from aleatoric.rng import stream
 from aleatoric.runs.formats import DamagedRowError, StatRow
 from aleatoric.runs.run import EmbeddingCache, Produced, Store, StoredTexts
-from aleatoric.types import Estimate, Floats
+from aleatoric.types import Estimate, Floats, TextItem
+
+if TYPE_CHECKING:
+    from aleatoric.levels.base import Monitor
 
 CONTROL = "control"
 PAIR = "pair_H"
@@ -195,9 +195,9 @@ def metric_names(store: Store) -> list[str]:
 
 
 def statistics(
-    store: Store, scorer: Scorer, track: Track[Any], same_length: Collection[str] = ()
-) -> tuple[list[str], Iterator[StatRow]]:
-    """Return the columns of a run's statistics and their rows, one per input and system.
+    store: Store, scorer: Scorer, monitor: Monitor, same_length: Collection[str] = ()
+) -> tuple[list[str], Iterator[StatRow], Callable[[], dict[str, Any]]]:
+    """Return what `write_stats` takes: columns, their rows (per input and system), and facts.
 
     Systems in `same_length` are also compared with people on texts cut to the same lengths.
     """
@@ -210,8 +210,10 @@ def statistics(
     columns += [f"{n}/{p.name}" for n in cut for p in scorer.cut_probes() if same_length]
     columns += variability.value_columns(scorer.probes)
     columns += [*LENGTHS, *([text_inputs.P_LENGTH] if tests else ()), *COUNTS, *PAIRS]
-    walk = track(StoredTexts(store).walk(), store.n_items, "score")
-    return columns, _rows(iter(walk), names, scorer, same_length)
+    walk, persons = StoredTexts(store).walk(), PersonSums(len(_SIDES))
+    tracked = monitor.track(walk, store.n_items, "score")
+    rows = monitor.stopping.checked(_rows(tracked, names, scorer, same_length, persons))
+    return columns, rows, lambda: {PERSONS_KEY: persons.facts()}
 
 
 def undefined_counts(store: Store, system: str, part: str) -> dict[str, int]:
@@ -249,9 +251,14 @@ def distances_of(produced: Produced, scorer: Scorer) -> dict[str, Distances]:
 
 
 def _rows(
-    walk: Iterator[Produced], names: Sequence[str], scorer: Scorer, same_length: Collection[str]
+    walk: Iterable[Produced],
+    names: Sequence[str],
+    scorer: Scorer,
+    same_length: Collection[str],
+    persons: PersonSums,
 ) -> Iterator[StatRow]:
-    while chunk := list(islice(walk, CHUNK)):
+    """Yield the statistics of every input and system; add the change due to each person."""
+    for chunk in pages(walk, CHUNK):
         items = scorer.texts(chunk, names)
         scores = scorer.scores(items, names)
         columns = {CONTROL: scores.people, **scores.systems}
@@ -262,6 +269,7 @@ def _rows(
         for group in scores.groups:
             for index, name in enumerate(names):
                 _place_tests(columns[name], group, index, items, scorer)
+            _add_changes(persons, group, [chunk[row].item for row in group.rows], names, scorer)
         of_texts = variability.score_values(items, len(names), scorer.probes, scorer.splitting)
         for system, own in zip(columns, of_texts, strict=True):
             columns[system] |= own
@@ -403,29 +411,17 @@ _SIDES = ("mean_H", "mean_C")
 PERSON_METRICS = ("mean_H", "mean_C", "energy", "dmu_M", "dmu_C")
 
 
-def save_changes(store: Store, scorer: Scorer, names: Sequence[str]) -> None:
-    """Save how mean H and mean C change without each person; nothing where persons are unknown."""
-    first = next(StoredTexts(store).walk(), None)
-    facts: dict[str, Any] = {}
-    if first is not None and first.item.persons is not None:
-        sums = PersonSums(len(_SIDES))
-        _add_changes(store, scorer, names, sums)
-        facts = sums.facts()
-    store.set_meta(PERSONS_KEY, facts)
-
-
-def _add_changes(store: Store, scorer: Scorer, names: Sequence[str], sums: PersonSums) -> None:
-    walk = StoredTexts(store).walk()
-    while chunk := list(islice(walk, CHUNK)):
-        items = scorer.texts(chunk, names)
-        for group in score_blocks(items, names, scorer.probes, {}).groups:
-            people = [chunk[row].item for row in group.rows]
-            for system, changes in _of_systems(group, names):
-                for p, probe in enumerate(scorer.probes):
-                    for item, own in zip(people, changes[p], strict=True):
-                        if item.persons is not None:
-                            key = f"{system}/{probe.name}"
-                            sums.add(key, item.group, item.persons, own)
+def _add_changes(
+    sums: PersonSums, group: Group, people: Sequence[TextItem], names: Sequence[str], scorer: Scorer
+) -> None:
+    """Add how mean H and mean C of some inputs change without each person, if persons are known."""
+    if people[0].persons is None:
+        return
+    for system, changes in _of_systems(group, names):
+        for p, probe in enumerate(scorer.probes):
+            for item, own in zip(people, changes[p], strict=True):
+                if item.persons is not None:
+                    sums.add(f"{system}/{probe.name}", item.group, item.persons, own)
 
 
 def _of_systems(group: Group, names: Sequence[str]) -> Iterator[tuple[str, Floats]]:

@@ -12,24 +12,23 @@ from zipfile import BadZipFile
 import numpy as np
 
 from aleatoric import registry
-from aleatoric.calibration.partial import (
-    REASON,
-    known_schemes,
-    partial_columns,
-    unknown_metrics,
-)
 from aleatoric.calibration.results import CalibrationResult, GroupedSums
 from aleatoric.calibration.statistics import (
     EXPECTED,
     PLAIN,
+    REASON,
     Scheme,
     TokenTable,
+    known_schemes,
     part_files,
+    partial_columns,
     read_table,
+    unknown_metrics,
     write_part,
 )
 from aleatoric.calibration.stream import CalibrationStream, pack, unpack
 from aleatoric.data.opening import open_token_corpus
+from aleatoric.data.selection import options_of
 from aleatoric.errors import DataError, UsageError
 from aleatoric.inference.bootstrap import DEFAULT_METHOD
 from aleatoric.levels.base import Level, Monitor, Opening
@@ -39,9 +38,9 @@ from aleatoric.models.recorded_tokens import RecordedForced
 from aleatoric.registry import Track
 from aleatoric.result_types import Result, Study
 from aleatoric.runs import session
-from aleatoric.runs.engine import Engine, check_engine, open_forced
+from aleatoric.runs.engine import Engine, open_forced
 from aleatoric.runs.formats import DamagedRowError
-from aleatoric.runs.job import LOCAL, Job, option
+from aleatoric.runs.job import Job, option
 from aleatoric.runs.run import Store, signature
 from aleatoric.runs.tables import TokenSums
 from aleatoric.types import (
@@ -110,10 +109,7 @@ class TokenJob(Job):
     @property
     def forcing(self) -> Forcing:
         """Options for loading models and reading the reference."""
-        loading = (self.dtype, self.device, self.bos, self.trust_remote_code)
-        names = ("quantize", "source_language", "target_language")
-        options = {name: getattr(self, name) for name in names}
-        return Forcing(*loading, self.window, self.stride, self.template, **options)
+        return options_of(Forcing, vars(self))
 
 
 def systems(store: Store) -> list[str]:
@@ -266,6 +262,22 @@ def _decoder(metric: str, schemes: Iterable[str]) -> tuple[str, str]:
     return "none", "teacher-forced"
 
 
+def _notes(store: Store) -> Iterator[str]:
+    """Note undefined metrics, documents without a token to predict, and unfinished systems."""
+    names = systems(store)
+    for name in names:
+        if undefined := _undefined(store, name):
+            yield f"{name}: {', '.join(undefined)}: {REASON}"
+    for name in names:
+        sums = store.token_sums(name)
+        if sums is not None and sums.unscored:
+            yield (
+                f"{name}: {sums.unscored} of {sums.items} items are one token long, have nothing "
+                "to be predicted from, and are left out"
+            )
+    yield from session.unfinished_notes(store, names)
+
+
 class Token(Level):
     """Reference tokens: a model's teacher-forced distribution and the token that follows."""
 
@@ -279,6 +291,11 @@ class Token(Level):
     leading = "ece"
     compared = ("ece", "sce", "ace", "e_ece*", "sce_*", "ace_*")
     compared_first = ("e_ece", "ece", "nll")
+    note_parts = (session.saved_notes, _notes)
+    one_process = (
+        "the token level works in one process, since its sums are added up in the order of the "
+        "corpus; leave out --engine, or run each --model on its own machine."
+    )
     packages = ("numpy", "scipy", "torch", "transformers", "tokenizers")
 
     def check(self, job: TokenJob) -> None:
@@ -286,15 +303,6 @@ class Token(Level):
         if not job.models:
             raise UsageError("give a model to read the corpus, as --model smollm2.")
         super().check(job)
-
-    def check_engine(self, job: TokenJob) -> None:
-        """Refuse a cluster."""
-        check_engine(job.engine_options)
-        if job.engine != LOCAL:
-            raise UsageError(
-                "the token level works in one process, since its sums are added up in the order "
-                "of the corpus; leave out --engine, or run each --model on its own machine."
-            )
 
     def open(self, job: TokenJob) -> TextCorpus | ParallelText:
         """Open the documents or sentence pairs."""
@@ -357,23 +365,6 @@ class Token(Level):
                 method = "reference tokens drawn from the model itself"
                 perfect = Perfect(expected, expected, method)
             yield Result(system, metric, signed, result.estimates[metric], perfect)
-
-    def notes(self, store: Store) -> list[str]:
-        """Return notes on documents without a token to predict, and on unfinished systems."""
-        sums_of = {name: store.token_sums(name) for name in systems(store)}
-        unscored = [
-            f"{name}: {sums.unscored} of {sums.items} items are one token long, have nothing to be "
-            "predicted from, and are left out"
-            for name, sums in sums_of.items()
-            if sums is not None and sums.unscored
-        ]
-        unknown = [
-            f"{name}: {', '.join(undefined)}: {REASON}"
-            for name in sums_of
-            if (undefined := _undefined(store, name))
-        ]
-        unfinished = session.unfinished_notes(store, sums_of)
-        return [*session.saved_notes(store), *unknown, *unscored, *unfinished]
 
     def model_systems(self, store: Store) -> list[str]:
         """Return the models that have read anything."""

@@ -6,22 +6,22 @@ import math
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property, partial
-from itertools import islice
+from itertools import chain
 from typing import Any, get_args, get_type_hints
 
 import numpy as np
 
 from aleatoric import registry
 from aleatoric.data.opening import open_corpus
-from aleatoric.data.selection import Selection
-from aleatoric.errors import UsageError
+from aleatoric.data.selection import Selection, options_of
+from aleatoric.errors import UsageError, check_choice
 from aleatoric.inference.persons import PersonSums
 from aleatoric.levels import word_results, word_scoring
 from aleatoric.levels.base import Level, Monitor, Opening
 from aleatoric.levels.base import model_systems as model_systems
 from aleatoric.levels.base import results as results
 from aleatoric.levels.word_scoring import CONTROLS, Answered, Settings, pair_of
-from aleatoric.models.base import CONTEXT, Ask, Prompting, WordModel
+from aleatoric.models.base import CONTEXT, Ask, Prompting, WordModel, pages
 from aleatoric.nextword.adaptive import parse_until, until_note
 from aleatoric.nextword.answers import (
     AnswerChanges,
@@ -55,6 +55,8 @@ ENGLISH_EMBEDDERS = ("minilm", "wordllama")
 RANK = "rank_of_human_mode"
 WHOLE = 0.99
 """Recorded probabilities that sum to at least this count as complete."""
+NOTICEABLE, NOTICEABLE_ONCE = 0.01, 0.1
+"""Exact probabilities of texts without a word are noted above this mean, or this maximum."""
 
 
 @dataclass(frozen=True)
@@ -62,6 +64,7 @@ class WordJob(ClusterJob):
     """The options of `aleatoric word`."""
 
     command = "word"
+    hidden = ("remarks",)
 
     corpus: str = option(help="A corpus name, or a file of people's answers.")
     models: tuple[str, ...] = option(
@@ -123,24 +126,20 @@ class WordJob(ClusterJob):
     )
     embedder: str = option("minilm", "For tvd_sem: minilm, wordllama, vectors:FILE.")
     n_splits: int = option(20, "Random splits of the people.", flag="--splits", low=1, high=10_000)
-    remarks: tuple[str, ...] = option(
-        (), "Notes shown with every result.", hidden=True, fixed=False
-    )
+    remarks: tuple[str, ...] = option((), "Notes shown with every result.", fixed=False)
 
     @property
     def loading(self) -> Loading:
         """Options for loading and asking models."""
-        prompting = Prompting(self.template, self.chat, self.system)
+        prompting = options_of(Prompting, vars(self))
         # As published, no token is put before a text.
         bos = "none" if self.protocol == "paper" and self.bos == "auto" else self.bos
-        loading = replace(super().loading, bos=bos, estimator=self.estimator, prompting=prompting)
-        return replace(loading, runtime=self.runtime)
+        return replace(super().loading, bos=bos, prompting=prompting)
 
     @cached_property
     def choices(self) -> Choices:
         """The decisions of the protocol."""
-        if self.unit not in ("word", "token"):
-            raise UsageError(f"there is no unit {self.unit!r}; use word or token.")
+        check_choice("unit", self.unit, ("word", "token"))
         choices = choose(self.protocol, self.choose, self.word_rule)
         return replace(choices, unit=self.unit)  # type: ignore[arg-type]
 
@@ -155,8 +154,7 @@ def choose(protocol: str, overrides: Iterable[str], word_rule: str | None = None
 
     `word_rule` may be a user's `module:function`; the override `rule=...` must be installed.
     """
-    if protocol not in ("corrected", "paper"):
-        raise UsageError(f"there is no protocol {protocol!r}; use corrected or paper.")
+    check_choice("protocol", protocol, ("corrected", "paper"))
     choices = Choices.paper() if protocol == "paper" else Choices()
     for override in overrides:
         name, _, value = override.partition("=")
@@ -203,8 +201,7 @@ def _stat_rows(
     store: Store, settings: Settings, track: Track[Any], persons: PersonSums
 ) -> Iterator[StatRow]:
     """Yield the statistics of every item and system; add the change due to each person."""
-    walk = iter(track(store.walk(), store.n_items, "score"))
-    while page := list(islice(walk, SCORED_AT_ONCE)):
+    for page in pages(track(store.walk(), store.n_items, "score"), SCORED_AT_ONCE):
         answered = [(item, systems) for _, item, systems in page]
         scored = word_scoring.score_items(answered, _on_joint_supports(settings, answered))
         for (no, item, systems), rows in zip(page, scored, strict=True):
@@ -266,15 +263,27 @@ def _failed_notes(store: Store) -> Iterator[str]:
     if not store.has_stats():
         return
     kept = store.manifest["choices"]["failed"] == "outcome"
+    fate = "kept as an outcome" if kept else "rejected"
     for name in model_systems(store):
-        if failed := store.total(name, "failed"):
-            drawn = store.total(name, "n_model")
-            if store.systems()[name]["estimator"] == "exact":
-                yield f"{name}: no word can follow {failed} contexts, which are left out"
-                continue
-            fate = "kept as an outcome" if kept else "rejected"
-            total = drawn if kept else drawn + failed
+        if store.systems()[name]["estimator"] == "exact":
+            yield from _wordless_notes(store, name, fate)
+        elif failed := store.total(name, "failed"):
+            total = store.total(name, "n_model") + (0 if kept else failed)
             yield f"{name}: {failed} of {total} draws held no word and are {fate}"
+
+
+def _wordless_notes(store: Store, name: str, fate: str) -> Iterator[str]:
+    """Note contexts without any word, and how likely texts without a word are after the others."""
+    shares, confidence = stat_columns(store, name, ["failed", "confidence"])[1].values()
+    has_word = np.isfinite(confidence)
+    if left_out := int((shares[~has_word] > 0).sum()):
+        yield f"{name}: no word can follow {left_out} contexts, which are left out"
+    mean, most = (float(f(shares[has_word])) if has_word.any() else 0.0 for f in (np.mean, np.max))
+    if mean > NOTICEABLE or most > NOTICEABLE_ONCE:
+        yield (
+            f"{name}: texts without a word have probability {mean:.3f} on average and up to "
+            f"{most:.3f} after a context, and are {fate}"
+        )
 
 
 def _until_notes(store: Store) -> Iterator[str]:
@@ -296,12 +305,13 @@ def cases(store: Store, system: str) -> Iterator[Case]:
 
 def _draw(store: Store, name: str, model: WordModel, ask: Ask, monitor: Monitor) -> None:
     """Save the draws of a system as they arrive, with notes on rows that match no item."""
-    pending = session.pending_items(store, name, model)
-    items: Iterable[Item] = monitor.track(pending.items(monitor.stopping), pending.number, name)
+    number, parts, answered = session.pending_items(store, name, model)
+    pending = chain.from_iterable(monitor.stopping.before_each(parts))
+    items: Iterable[Item] = monitor.track(pending, number, name)
     changes, masses = AnswerChanges(), list[float]()
     with monitor.stopping.finishing():
         read = partial(_read_row, Reading.of(ask.choices), changes, masses)
-        rows = pending.new(model.draws(items, ask))
+        rows = (row for row in model.draws(items, ask) if row.item_id not in answered)
         # Rows of other items are only counted.
         draws = (row if store.item_no(row.item_id) is None else read(row) for row in rows)
         joined = store.add_draws(name, draws, model.estimator == "recorded")
@@ -333,7 +343,7 @@ def _join_notes(store: Store, name: str, joined: Joined, choices: Choices) -> It
     if missing:
         yield f"{name}: {missing} of {n_items} items have no row and are left out"
     if joined.unmatched:
-        part = " part of the" if str(Selection.of(store.manifest)) else ""
+        part = " part of the" if str(options_of(Selection, store.manifest)) else ""
         yield f"{name}: {joined.unmatched} rows name no item of the{part} corpus and are left out"
     if joined.repeated:
         meaning = "further samples" if choices.repeats == "pool" else "items of their own"
@@ -446,8 +456,7 @@ def word_study(name: str, cases: Sequence[Case], manifest: Mapping[str, Any]) ->
 def _abstractions(manifest: Mapping[str, Any]) -> dict[str, Any]:
     abstractions: dict[str, Any] = {}
     for name in manifest["abstractions"]:
-        if name not in ABSTRACTIONS:
-            raise UsageError(f"there is no metric {name!r}; use {' or '.join(ABSTRACTIONS)}.")
+        check_choice("metric", name, ABSTRACTIONS)
         from aleatoric.levels import word_classes as classes
 
         if name == "tvd_syn":
@@ -463,13 +472,6 @@ def _open(kind: str, spec: str) -> Any:
     return registry.find(kind, name)(argument)
 
 
-_NOTES = (
-    *(session.lost_notes, session.saved_notes, _estimator_notes, _failed_notes),
-    *(lambda store: session.unfinished_notes(store, model_systems(store)), _until_notes),
-    *(_abstraction_notes, _rank_notes, word_results.tolerance_notes, word_results.person_notes),
-)
-
-
 class NextWords(Level):
     """The part of the word level that fine-tuning shares: scoring, results, notes, studies."""
 
@@ -479,6 +481,11 @@ class NextWords(Level):
     compared = ("overlap", "sq_distance", "log_loss", "agreement_M", "tvd", "tvd_syn", "tvd_sem")
     compared_first = ("overlap", "sq_distance", "log_loss")
     studies = "analyses"
+    note_parts = (
+        *(session.lost_notes, session.saved_notes, _estimator_notes, _failed_notes),
+        *(lambda store: session.unfinished_notes(store, model_systems(store)), _until_notes),
+        *(_abstraction_notes, _rank_notes, word_results.tolerance_notes, word_results.person_notes),
+    )
 
     def study(self, store: Store, name: str, system: str, track: Track[Any]) -> Study:
         """Run the study `name` on the contexts of one system."""
@@ -504,10 +511,6 @@ class NextWords(Level):
     def system_results(self, store: Store, system: str, interval: str) -> Iterator[Result]:
         """Compute the metrics of one system with intervals."""
         return word_results.system_results(store, system, interval)
-
-    def notes(self, store: Store) -> list[str]:
-        """Return notes on joins, omitted answers, failed draws and tolerances."""
-        return [note for part in _NOTES for note in part(store)]
 
 
 class Word(NextWords):

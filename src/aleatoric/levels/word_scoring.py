@@ -162,7 +162,8 @@ def _score_model(
 ) -> Scored:
     item = people.item
     model = model_distribution(draws, settings.choices.failed == "outcome")
-    values: Values = {"failed": draws.failed, "n_human": people.n}
+    failed = draws.exact.failed if draws.exact else draws.failed
+    values: Values = {"failed": failed, "n_human": people.n}
     if model is None:
         return Scored(system, draws.row, values)
     pair = Pair(item.id, item.group, people.distribution, model)

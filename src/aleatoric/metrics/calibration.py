@@ -137,8 +137,13 @@ def token_columns(confidence: Floats, accuracy: Floats) -> Floats:
 
 def bin_sums(confidence: Floats, accuracy: Floats, bins: NDArray[np.intp], n_bins: int) -> Floats:
     """The sums of each bin: (bins, 4)."""
-    columns = token_columns(confidence, accuracy).T
-    return np.stack([np.bincount(bins, column, minlength=n_bins) for column in columns], axis=-1)
+    return sums_by(bins, token_columns(confidence, accuracy), n_bins)
+
+
+def sums_by(places: NDArray[np.intp], rows: Floats, n_places: int) -> Floats:
+    """The sums of (n, k) rows by their places: (places, k)."""
+    sums = [np.bincount(places, column, n_places) for column in rows.T]
+    return np.stack(sums, axis=-1).astype(np.float64)
 
 
 def ece_of(sums: Floats) -> Floats:
@@ -302,9 +307,7 @@ def _mass_bins_of_each(cells: Floats, n_bins: int) -> Floats:
     opens[np.arange(len(cells)), (cells[..., COUNT] > 0).argmax(axis=1)] = True
     label = np.maximum(np.cumsum(opens, axis=1) - 1, 0)
     place = (np.arange(len(cells))[:, None] * n_bins + label).ravel()
-    columns = (column.ravel() for column in np.moveaxis(cells, 2, 0))
-    sums = [np.bincount(place, column, len(cells) * n_bins) for column in columns]
-    return np.stack(sums, axis=-1).astype(np.float64).reshape(len(cells), n_bins, 3)
+    return sums_by(place, cells.reshape(-1, 3), len(cells) * n_bins).reshape(-1, n_bins, 3)
 
 
 def _padded(cells: list[Floats]) -> Floats:

@@ -17,22 +17,6 @@ _AND = re.compile(r"\s*(?:and|or|&)\s+(?=\S)", re.IGNORECASE)
 _OPENER = re.compile(r"\W*(?:sure|certainly|absolutely|okay|ok|alright|great|yes)[!.:]\W*", re.I)
 
 
-@dataclass(frozen=True, slots=True)
-class WordList:
-    """The words of a reply with a list.
-
-    `words` + `failed` + `missing` is the number asked for: `failed` are entries that are not a
-    single word, `missing` are not in the list. A reply without any word has failed altogether.
-    `talk` counts lines outside the list, `extra` words beyond the number asked for.
-    """
-
-    words: tuple[str, ...]
-    failed: int
-    missing: int
-    talk: int = 0
-    extra: int = 0
-
-
 def word_prompt(context: str) -> str:
     """Return the paper's first prompt: one word."""
     return _prompt("word is a plausible continuation", context, "word")
@@ -63,19 +47,24 @@ def parse_word(reply: str) -> str | None:
     return _single_word(_without_mark(answer) or answer)
 
 
-def parse_list(reply: str, requested: int = 40, is_cut: bool = False) -> WordList:
+def parse_list(
+    reply: str, requested: int = 40, is_cut: bool = False
+) -> tuple[tuple[str, ...], int, int]:
     """Parse a numbered, bulleted, comma-separated or line-by-line list of words.
 
     `is_cut` means that the reply ran out of tokens, so that its last entry may be half a word.
+    Returns the words, the number of entries that are not a single word, and that of words that are
+    not in the list, which add up to the number asked for. A reply without any word has failed
+    altogether.
     """
-    pieces, talk = _pieces(_without_thinking(reply), requested)
+    pieces = _pieces(_without_thinking(reply), requested)
     entries = [_single_word(piece) for piece in (pieces[:-1] if is_cut else pieces)]
     good = tuple(word for word in entries if word is not None)
     if not good:
-        return WordList((), requested, 0, talk)
+        return (), requested, 0
     words = good[:requested]
     failed = min(len(entries) - len(good) + is_cut, requested - len(words))
-    return WordList(words, failed, requested - len(words) - failed, talk, len(good) - len(words))
+    return words, failed, requested - len(words) - failed
 
 
 def _without_thinking(reply: str) -> str:
@@ -111,8 +100,8 @@ def _belongs(word: str, i: int) -> bool:
     return is_joiner or _in_word(word[i])
 
 
-def _pieces(reply: str, requested: int) -> tuple[list[str], int]:
-    """The entries of a list, and the number of lines outside it."""
+def _pieces(reply: str, requested: int) -> list[str]:
+    """The entries of a list, without the lines outside it."""
     lines: list[str] = []
     for line in filter(lambda line: line.strip(" `\t"), reply.splitlines()):
         # It may contain several numbered entries.
@@ -120,27 +109,23 @@ def _pieces(reply: str, requested: int) -> tuple[list[str], int]:
         lines += parts if len(parts) >= 3 else [line]
     marked = [line for line in lines if _NUMBER.match(line) or _BULLET.match(line)]
     if len(marked) >= 2:
-        entries = [piece for line in marked for piece in _split(_without_mark(line))]
-        return entries, len(lines) - len(marked)
+        return [piece for line in marked for piece in _split(_without_mark(line))]
     return _unmarked_pieces(lines, requested)
 
 
-def _unmarked_pieces(lines: list[str], requested: int) -> tuple[list[str], int]:
+def _unmarked_pieces(lines: list[str], requested: int) -> list[str]:
     pieces: list[str] = []
-    talk = 0
     for number, line in enumerate(lines):
         _, colon, rest = line.partition(": ")
         if colon and len(_split(rest)) >= 2:  # "Here are some words: dog, cat"
-            talk, line = talk + 1, rest
-        if _is_talk(line) or (number == 0 and len(lines) > 1 and _OPENER.fullmatch(line)):
-            talk += 1
-        else:
+            line = rest
+        if not (_is_talk(line) or (number == 0 and len(lines) > 1 and _OPENER.fullmatch(line))):
             pieces += _split(line)
     if len(pieces) == 1 and not re.search(r"[.!?:]", pieces[0]):
         # One long line of words separated by spaces is a list too.
         words = pieces[0].split()
         pieces = words if len(words) > 1 and 2 * len(words) >= requested else pieces
-    return pieces, talk
+    return pieces
 
 
 def _split(line: str) -> list[str]:

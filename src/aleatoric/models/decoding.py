@@ -23,6 +23,10 @@ if TYPE_CHECKING:
     from torch import Tensor
 
 
+LEAST_TEMPERATURE = 1e-30
+"""Logits divided by less could exceed the range of float32."""
+
+
 @dataclass(frozen=True, slots=True)
 class Decoder:
     """A named way to draw tokens. The default, ancestral, is the model's own distribution.
@@ -45,8 +49,10 @@ class Decoder:
     def __post_init__(self) -> None:
         share = "above 0 and at most 1"
         rules = {
-            "temperature must be above 0": 0 < self.temperature < math.inf,
-            "top_k must be a whole number from 1 up": self.top_k >= 0,
+            f"temperature must be at least {LEAST_TEMPERATURE:g}, or use greedy": (
+                LEAST_TEMPERATURE <= self.temperature < math.inf
+            ),
+            "top_k must be at least 1": self.top_k >= 0,
             f"top_p must be {share}": 0 < self.top_p <= 1,
             f"typical must be {share}": 0 < self.typical <= 1,
             "min_p, epsilon and eta must be at least 0 and below 1": all(
@@ -67,6 +73,8 @@ class Decoder:
                 raise UsageError(f"decoder {text!r} names {name} twice.")
             values[name] = value
         values.pop("ancestral", None)
+        if values.get("top_k") == 0:
+            raise UsageError(f"decoder {text!r}: top_k must be at least 1; leave it out for all.")
         if values.get("greedy") and len(values) > 1:
             raise UsageError(f"decoder {text!r}: greedy cannot be combined.")
         return cls(**values)  # type: ignore[arg-type]
@@ -131,7 +139,7 @@ class Decoder:
         if self.greedy:
             return greedy(logits)
         for name, value in self.changes():
-            logits = _STEPS[name](logits, value)  # type: ignore[arg-type]
+            logits = _STEPS[name](logits, value)
         return logits
 
 
@@ -210,36 +218,23 @@ def _atypicality(logits: Tensor) -> Tensor:
     return (-logp + (logp * logp.exp()).nansum(-1, keepdim=True)).abs()
 
 
-def min_p(logits: Tensor, share: float) -> Tensor:
-    """Keep tokens with at least `share` of the largest probability."""
-    return _at_least(logits, _least_min_p(logits, share))
-
-
-def epsilon(logits: Tensor, least: float) -> Tensor:
-    """Keep tokens with at least the probability `least`, and the likeliest ones."""
-    return _at_least(logits, _least_epsilon(logits, least))
-
-
-def eta(logits: Tensor, least: float) -> Tensor:
-    """Like `epsilon`, with a smaller least probability where the entropy is large."""
-    return _at_least(logits, _least_eta(logits, least))
-
-
-def _at_least(logits: Tensor, least: Tensor) -> Tensor:
-    return logits.masked_fill(logits < least, -math.inf)
+def _at_least(smallest: Smallest, logits: Tensor, limit: float) -> Tensor:
+    return logits.masked_fill(logits < smallest(logits, limit), -math.inf)
 
 
 def _least_min_p(logits: Tensor, share: float) -> Tensor:
-    """The smallest logit that is kept, per row; the largest logit always is."""
+    """Keep tokens with at least `share` of the largest probability."""
     return logits.amax(-1, keepdim=True) + math.log(share)
 
 
 def _least_epsilon(logits: Tensor, least: float) -> Tensor:
+    """Keep tokens with at least the probability `least`, and the likeliest ones."""
     smallest = logits.logsumexp(-1, keepdim=True) + math.log(least)
     return smallest.minimum(logits.amax(-1, keepdim=True))
 
 
 def _least_eta(logits: Tensor, least: float) -> Tensor:
+    """Like `epsilon`, with a smaller least probability where the entropy is large."""
     logp = logits.log_softmax(-1)
     entropy = -(logp * logp.exp()).nansum(-1, keepdim=True)
     smallest = (math.log(least) / 2 - entropy).clamp_max(math.log(least))
@@ -253,14 +248,19 @@ def greedy(logits: Tensor) -> Tensor:
     return logits.new_full(logits.shape, -math.inf).scatter(-1, best, 0.0)
 
 
-_STEPS = {
+Smallest = Callable[["Tensor", float], "Tensor"]
+"""Logits and a limit -> the smallest logit that is kept, per row; the largest always is."""
+_LEAST: dict[str, Smallest] = {
+    "min_p": _least_min_p,
+    "epsilon": _least_epsilon,
+    "eta": _least_eta,
+}
+_STEPS: dict[str, Callable[..., Tensor]] = {
     "temperature": truediv,
     "top_k": top_k,
     "top_p": top_p,
-    "min_p": min_p,
     "typical": typical,
-    "epsilon": epsilon,
-    "eta": eta,
+    **{name: partial(_at_least, smallest) for name, smallest in _LEAST.items()},
 }
 Sides = tuple["Tensor", "Tensor"]
 """Which tokens a step keeps, and for which this is in doubt (ties at the border are)."""
@@ -295,11 +295,7 @@ def _sides_typical(logits: Tensor, mass: float, slack: float, off: Tensor) -> Si
 
 
 def _sides_least(
-    smallest: Callable[[Tensor, float], Tensor],
-    logits: Tensor,
-    limit: float,
-    slack: float,
-    off: Tensor,
+    smallest: Smallest, logits: Tensor, limit: float, slack: float, off: Tensor
 ) -> Sides:
     """The sides of a step that drops logits below a limit of the row."""
     least = smallest(logits, limit)
@@ -311,9 +307,7 @@ _SIDES: dict[str, Callable[..., Sides]] = {
     "top_k": _sides_top_k,
     "top_p": _sides_top_p,
     "typical": _sides_typical,
-    "min_p": partial(_sides_least, _least_min_p),
-    "epsilon": partial(_sides_least, _least_epsilon),
-    "eta": partial(_sides_least, _least_eta),
+    **{name: partial(_sides_least, smallest) for name, smallest in _LEAST.items()},
 }
 
 

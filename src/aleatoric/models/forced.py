@@ -6,7 +6,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from functools import partial
 from typing import TYPE_CHECKING, Any, NamedTuple
 
@@ -23,17 +23,18 @@ from aleatoric.models.base import (
     Reads,
     Strip,
     check_template,
-    input_device,
     pages,
     text_key,
 )
 from aleatoric.models.loading import (
     Direction,
+    LoadedModel,
     check_no_languages,
     direction,
     load_spec,
     padded,
     positions_of,
+    seq2seq_logits,
     token_rows,
 )
 from aleatoric.models.pieces import check_bos, policy_of, start_tokens
@@ -44,59 +45,39 @@ if TYPE_CHECKING:
     from torch import Tensor
 
 
-@dataclass(frozen=True)
-class Windows:
-    """How documents are cut: windows of `length` tokens that start `stride` tokens apart.
+def windows_of(
+    length: int, stride: int, n_tokens: int, n_given: int = 1
+) -> list[tuple[int, int, int]]:
+    """Return (start, stop, first scored) of windows of `length` tokens, `stride` tokens apart.
 
-    >>> Windows(4, 2).of(7)
+    Tokens after `n_given` are scored once.
+
+    >>> windows_of(4, 2, 7)
     [(0, 4, 1), (2, 6, 4), (4, 7, 6)]
     """
-
-    length: int
-    stride: int
-
-    def of(self, n_tokens: int, n_given: int = 1) -> list[tuple[int, int, int]]:
-        """Return (start, stop, first scored) per window; tokens after `n_given` are scored once."""
-        windows: list[tuple[int, int, int]] = []
-        scored = n_given
-        while scored < n_tokens:
-            start = len(windows) * self.stride
-            stop = min(start + self.length, n_tokens)
-            windows.append((start, stop, scored))
-            scored = stop
-        return windows
+    windows: list[tuple[int, int, int]] = []
+    scored = n_given
+    while scored < n_tokens:
+        start = len(windows) * stride
+        stop = min(start + length, n_tokens)
+        windows.append((start, stop, scored))
+        scored = stop
+    return windows
 
 
 @dataclass(frozen=True, eq=False)
-class _HFForced:
-    label: str
-    version: str
-    model: Any = field(repr=False)
-    tokenizer: Any = field(repr=False)
-
-    @property
-    def device(self) -> Any:
-        """The torch device on which tokens are read."""
-        return input_device(self.model)
-
-    @property
-    def vocabulary_size(self) -> int:
-        """The width of its logits."""
-        return int(self.model.get_output_embeddings().weight.shape[0])
-
-
-@dataclass(frozen=True, eq=False)
-class CausalForced(_HFForced):
+class CausalForced(LoadedModel):
     """A causal LM that reads documents in windows; a document's first token is not scored."""
 
-    windows: Windows
+    version: str
+    stride: int
     start: tuple[int, ...]
     reads: Reads = "text"
 
     @property
     def conventions(self) -> Mapping[str, str]:
         """Window, stride, and which special tokens are read or scored."""
-        cut = {"window": str(self.windows.length), "stride": str(self.windows.stride)}
+        cut = {"window": str(self.window), "stride": str(self.stride)}
         return cut | {"bos": policy_of(self.tokenizer, self.start), "eos": "none"}
 
     def strips(self, items: Sequence[Document]) -> list[list[Strip]]:
@@ -105,60 +86,54 @@ class CausalForced(_HFForced):
         pairs = zip(items, rows, strict=True)
         return [list(self._strips(item.id, (*self.start, *row))) for item, row in pairs]
 
-    def logits(self, strips: Sequence[Strip]) -> Tensor:
+    def logits(self, strips: Sequence[Strip]) -> Any:
         """Return the logits after each given token."""
         import torch
 
         ids, mask = padded([strip.given for strip in strips], self.device)
         with torch.inference_mode():
-            logits: Tensor = self.model(input_ids=ids, attention_mask=mask, use_cache=False).logits
-        return logits
+            return self.model(input_ids=ids, attention_mask=mask, use_cache=False).logits
 
     def _strips(self, group: str, tokens: tuple[int, ...]) -> Iterator[Strip]:
-        for start, stop, first in self.windows.of(len(tokens), max(1, len(self.start))):
+        n_given = max(1, len(self.start))
+        for start, stop, first in windows_of(self.window, self.stride, len(tokens), n_given):
             given, wanted = tokens[start : stop - 1], tokens[start + 1 : stop]
             scored = tuple(range(first - start - 1, stop - start - 1))
             yield Strip(group, given, wanted, scored, start + 1 - len(self.start))
 
 
 def causal_forced(
-    model: Any,
-    tokenizer: Any,
-    *,
-    label: str,
-    version: str,
-    window: int | None = None,
-    stride: int | None = None,
-    bos: str = "auto",
+    model: Any, tokenizer: Any, *, label: str, version: str, forcing: Forcing | None = None
 ) -> CausalForced:
     """Wrap a loaded causal LM; raises for a window that the model does not accept."""
+    forcing = forcing or Forcing()
     longest = positions_of(model.config)
     # Logits of longer windows would fill small machines.
-    length = min(longest, 1024) if window is None else window
+    length = min(longest, 1024) if forcing.window is None else forcing.window
     if not 2 <= length <= longest:
         fix = f"it reads 2 to {longest} tokens at once"
         raise UsageError(f"{label}: --window {length} is out of range; {fix}.")
-    step = max(1, length // 2) if stride is None else stride
+    step = max(1, length // 2) if forcing.stride is None else forcing.stride
     if not 1 <= step < length:
         fix = f"it is 1 to {length - 1}, below --window"
         raise UsageError(f"--stride {step} is out of range; {fix}.")
-    start = start_tokens(tokenizer, bos, label)
+    start = start_tokens(tokenizer, forcing.bos, label)
     if length <= len(start):
         raise UsageError(
             f"{label}: --window {length} holds no more than what begins a text; use more."
         )
-    return CausalForced(label, version, model, tokenizer, Windows(length, step), start)
+    return CausalForced(label, model, tokenizer, length, version, step, start)
 
 
 @dataclass(frozen=True, eq=False)
-class Seq2SeqForced(_HFForced):
+class Seq2SeqForced(LoadedModel):
     """An encoder-decoder that reads a source and is given its translation, token by token.
 
     The end-of-sentence token is scored; other special tokens of the target, such as its language,
     are given and not scored.
     """
 
-    window: int
+    version: str
     direction: Direction
     template: str = SOURCE
     reads: Reads = "pairs"
@@ -182,18 +157,9 @@ class Seq2SeqForced(_HFForced):
         """Return the logits after each given target token."""
         import torch
 
-        filler = self.tokenizer.pad_token_id or 0
-        source, source_mask = padded([s.source for s in strips], self.device, filler)
-        target, target_mask = padded([s.given for s in strips], self.device, filler)
+        sources, targets = [s.source for s in strips], [s.given for s in strips]
         with torch.inference_mode():
-            logits: Tensor = self.model(
-                input_ids=source,
-                attention_mask=source_mask,
-                decoder_input_ids=target,
-                decoder_attention_mask=target_mask,
-                use_cache=False,
-            ).logits
-        return logits
+            return seq2seq_logits(self.model, self.tokenizer, sources, targets)
 
     def _strip(self, group: str, source: tuple[int, ...], target: tuple[int, ...]) -> Strip:
         tokens = (*self.direction.start, *target)
@@ -218,7 +184,7 @@ def seq2seq_forced(
     forcing = forcing or Forcing()
     check_template(forcing.template, SOURCE, "the sentence goes")
     how = direction(model, tokenizer, forcing, label), forcing.template
-    return Seq2SeqForced(label, version, model, tokenizer, positions_of(model.config), *how)
+    return Seq2SeqForced(label, model, tokenizer, positions_of(model.config), version, *how)
 
 
 def _load(kind: str, argument: str, forcing: Forcing) -> ForcedModel:
@@ -234,8 +200,7 @@ def _load(kind: str, argument: str, forcing: Forcing) -> ForcedModel:
     check_no_languages(forcing, names["label"])
     if forcing.template != SOURCE:
         raise UsageError(f"{names['label']} is no translation model; leave --template out.")
-    options: dict[str, Any] = {name: getattr(forcing, name) for name in ("window", "stride", "bos")}
-    return causal_forced(model, tokenizer, **names, **options)
+    return causal_forced(model, tokenizer, **names, forcing=forcing)
 
 
 load_smollm2, load_gguf, load_hf = (partial(_load, kind) for kind in ("smollm2", "gguf", "hf"))

@@ -18,17 +18,18 @@ from aleatoric.models.base import (
     LoadOptions,
     Writing,
     chat_text,
-    input_device,
     is_out_of_memory,
     joined,
 )
 from aleatoric.models.loading import (
     Direction,
+    LoadedModel,
     check_no_languages,
     direction,
     end_ids,
     padded,
     positions_of,
+    seq2seq_logits,
     token_rows,
 )
 from aleatoric.models.pieces import check_bos, policy_of, start_tokens
@@ -98,27 +99,8 @@ class PlainBatch:
 
 
 @dataclass(frozen=True, eq=False)
-class HFNetwork:
-    """A model of transformers with its tokenizer: what both kinds share."""
-
-    label: str
-    model: Any = field(repr=False)
-    tokenizer: Any = field(repr=False)
-
-    @property
-    def device(self) -> Any:
-        """The torch device."""
-        return input_device(self.model)
-
-    @cached_property
-    def width(self) -> int:
-        """The width of its logits."""
-        return int(self.model.get_output_embeddings().weight.shape[0])
-
-    @cached_property
-    def window(self) -> int:
-        """The longest sequence it accepts; for an encoder-decoder, on either side."""
-        return positions_of(self.model.config)
+class HFNetwork(LoadedModel):
+    """A model of transformers as both kinds of networks need it."""
 
     def decode(self, ids: Ids) -> str:
         """Return the text of tokens without special ones, with its spaces unchanged."""
@@ -222,13 +204,14 @@ class CausalNetwork(HFNetwork):
 
 def causal_network(model: Any, tokenizer: Any, *, label: str, bos: str = "auto") -> CausalNetwork:
     """Wrap a loaded causal LM, with plain passes if rows of a batch cannot be padded."""
-    network = CausalNetwork(label, model.eval(), tokenizer, start_tokens(tokenizer, bos, label))
+    parts = label, model.eval(), tokenizer, positions_of(model.config)
+    network = CausalNetwork(*parts, start_tokens(tokenizer, bos, label))
     return network if _can_pad(network) else replace(network, plain=PlainPass(model))
 
 
 def _can_pad(network: CausalNetwork) -> bool:
     """Whether a short row, padded and copied, gives the same logits as by itself."""
-    a, b, c = (token % network.width for token in (1, 2, 3))
+    a, b, c = (token % network.vocabulary_size for token in (1, 2, 3))
     rows = ((b,), (c,)), ((a, b, c), (c,)), ((b,), (a,))
     try:
         expected = torch.cat([network.alone(*row) for row in rows])
@@ -315,13 +298,10 @@ class Seq2SeqNetwork(HFNetwork):
 
         Rows are padded at the end, which is masked; gradients follow torch's settings.
         """
-        filler, start = self.tokenizer.pad_token_id or 0, self.direction.start
-        source, mask = padded([source for source, _ in pairs], self.device, filler)
+        start, sources = self.direction.start, [source for source, _ in pairs]
         rows = [(*start, *target[:-1]) for _, target in pairs]
-        given, target_mask = padded(rows, self.device, filler)
-        inputs = {"input_ids": source, "attention_mask": mask, "use_cache": False}
-        out = self.model(**inputs, decoder_input_ids=given, decoder_attention_mask=target_mask)
-        logits, at = self._without_padding(out.logits), len(start) - 1
+        padded_logits = seq2seq_logits(self.model, self.tokenizer, sources, rows)
+        logits, at = self._without_padding(padded_logits), len(start) - 1
         return [row[at : at + len(t)] for row, (_, t) in zip(logits, pairs, strict=True)]
 
     def _without_padding(self, logits: Tensor) -> Tensor:
@@ -364,17 +344,17 @@ def text_model(
     *,
     label: str,
     version: str = "in memory",
-    bos: str = "auto",
     batching: Batching | None = None,
     options: LoadOptions | None = None,
 ) -> LiveWriter:
     """Wrap a model and tokenizer already in memory as a text generator."""
     network: TextNetwork
-    options = options or LoadOptions(bos=bos)
+    options = options or LoadOptions()
     if getattr(model.config, "is_encoder_decoder", False):
         _check_pairs(options.bos, label)
         how = direction(model, tokenizer, options, label)
-        network = Seq2SeqNetwork(label, model.eval(), tokenizer, how)
+        window = positions_of(model.config)
+        network = Seq2SeqNetwork(label, model.eval(), tokenizer, window, how)
     else:
         check_no_languages(options, label)
         network = causal_network(model, tokenizer, label=label, bos=options.bos)

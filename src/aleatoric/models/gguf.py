@@ -25,7 +25,7 @@ from typing import Any
 from aleatoric import hub
 from aleatoric.data import files
 from aleatoric.data.files import cache_dir
-from aleatoric.errors import DataError, MissingExtraError, ModelError, UsageError
+from aleatoric.errors import DataError, MissingExtraError, ModelError, UsageError, first_line
 from aleatoric.models.pieces import set_bos
 
 OF_FILES = ("recorded", "gguf", "translation")
@@ -293,8 +293,6 @@ _FORMAT = 2  # increase it when the conversion changes, so that old caches are n
 def located(kind: str, argument: str) -> tuple[str, str | None, str]:
     """Return (directory or hub name, revision, label) of `smollm2`, `gguf:FILE` or `hf:NAME`."""
     if kind == "smollm2":
-        if argument:
-            raise UsageError(f"'smollm2:{argument}' is not a model; write smollm2.")
         return str(smollm2_directory()), None, "smollm2"
     if kind == "gguf":
         return str(convert(argument)), None, Path(argument).name
@@ -355,8 +353,7 @@ def _refusing(path: Path) -> Iterator[None]:
     try:
         yield
     except Exception as error:  # a broken file fails in many ways inside the reader
-        reason = f"{error}".strip().partition("\n")[0].rstrip(" .") or type(error).__name__
-        problem = f"is no whole GGUF model ({reason})"
+        problem = f"is no whole GGUF model ({first_line(error).rstrip(' .')})"
         raise DataError.at(path, None, problem, "download or convert it again") from error
 
 

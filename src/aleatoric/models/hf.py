@@ -3,17 +3,16 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, field, replace
-from functools import cached_property
-from pathlib import Path
+from functools import partial
 from typing import Any
 
 import torch
 from torch import Tensor
 
-from aleatoric.models import attention, gguf
+from aleatoric.models import attention
 from aleatoric.models.attention import KV, SHALLOW, ProbeTree, Tiles, are_same
 from aleatoric.models.base import LoadOptions, input_device, is_out_of_memory
-from aleatoric.models.gguf import short_name
+from aleatoric.models.gguf import located, short_name
 from aleatoric.models.loading import (
     end_ids,
     failing_pass,
@@ -27,21 +26,14 @@ from aleatoric.models.pieces import start_tokens, token_pieces
 from aleatoric.models.plain import LanguageModel, PlainPass
 
 
-def load(name: str, *, revision: str | None = None, **options: Any) -> HFModel:
-    """Load a causal LM by directory or hub name; options are those of `LoadOptions`."""
-    loading = LoadOptions(**options)
-    model, tokenizer, commit = load_parts(name, "AutoModelForCausalLM", revision, loading)
+def _load(kind: str, argument: str, loading: LoadOptions) -> HFModel:
+    """Load a causal LM of `smollm2`, `gguf:FILE` or `hf:NAME[@REVISION]`."""
+    name, revision, _ = located(kind, argument)
+    model, tokenizer, commit = load_parts(name, revision, loading)
     return wrap(model, tokenizer, name=short_name(name), revision=commit, bos=loading.bos)
 
 
-def load_gguf(path: str | Path, **options: Any) -> HFModel:
-    """Load the model in a GGUF file, through the cached conversion; options as for `load`."""
-    return load(str(gguf.convert(path)), **options)
-
-
-def load_smollm2(**options: Any) -> HFModel:
-    """Load SmolLM2-135M-Instruct, fetched and converted on first use; options as for `load`."""
-    return load(str(gguf.smollm2_directory()), **options)
+load_smollm2, load_gguf, load_hf = (partial(_load, kind) for kind in ("smollm2", "gguf", "hf"))
 
 
 @dataclass(frozen=True, eq=False)
@@ -56,22 +48,6 @@ class HFModel(LanguageModel):
     def device(self) -> Any:
         """The torch device the model runs on."""
         return input_device(self.model)
-
-    @property
-    def precision(self) -> str:
-        """The type of the model's numbers."""
-        return precision_of(self.model)
-
-    @property
-    def plain_reason(self) -> str | None:
-        """Why words are computed in plain passes; `None` if a tree pass holds."""
-        kind = self.model.config.get_text_config().model_type
-        return None if self.window else f"a tree pass does not hold for models of type {kind}"
-
-    @cached_property
-    def plain(self) -> PlainPass:
-        """Plain forward passes, for texts beyond the window of the tree pass."""
-        return PlainPass(self.model)
 
     def in_tree(self, length: int) -> bool:
         """Whether texts of so many tokens get the same numbers in a tree pass as in a plain pass.
@@ -144,15 +120,16 @@ def wrap(
     """Wrap a model and tokenizer already in memory."""
     start = start_tokens(tokenizer, bos, name)
     model.eval()
-    pieces = token_pieces(tokenizer, model.config.get_text_config().vocab_size)
-    ends = end_ids(model)
-    pieces = tuple(None if i in ends else piece for i, piece in enumerate(pieces))
+    config = model.config.get_text_config()
+    pieces = token_pieces(tokenizer, config.vocab_size, end_ids(model))
     lm = HFModel(
         name, revision, tokenizer, pieces, positions_of(model.config), start,
-        model=model, window=window_of(model.config),
+        model=model, plain=PlainPass(model), precision=precision_of(model),
+        window=window_of(model.config),
     )  # fmt: skip
     if not has_tree_pass(lm):
-        return replace(lm, window=0)
+        reason = f"a tree pass does not hold for models of type {config.model_type}"
+        return replace(lm, window=0, plain_reason=reason)
     return in_tiles(lm) if lm.device.type == "cuda" else lm
 
 

@@ -12,10 +12,9 @@ import zlib
 from collections.abc import Callable, Coroutine, Iterable, Iterator, Mapping
 from concurrent.futures import FIRST_COMPLETED, Future, wait
 from contextlib import contextmanager
-from dataclasses import dataclass
 from datetime import UTC, datetime
 from email.utils import parsedate_to_datetime
-from typing import Any, TypeVar
+from typing import TYPE_CHECKING, Any, TypeVar
 from urllib.parse import urlsplit
 
 import httpx
@@ -24,16 +23,11 @@ import numpy as np
 from aleatoric.data.files import Inflater
 from aleatoric.errors import ModelError
 
+if TYPE_CHECKING:
+    from aleatoric.models.openai_spec import Spec
+
 Document = tuple[Mapping[str, str], Any]
 """Headers and document of an answer."""
-
-
-@dataclass(frozen=True, slots=True)
-class Patience:
-    """How often to retry, and how long to wait in between (seconds)."""
-
-    retries: int = 8
-    first: float = 0.5
 
 
 def retry_after(header: str | None, now: datetime) -> float | None:
@@ -105,26 +99,19 @@ def key_for(base_url: str, environment: Mapping[str, str] = os.environ) -> str |
 
 
 class Client:
-    """Client of one server with at most `concurrency` requests at a time."""
+    """Client of one server with at most `at_once` requests at a time."""
 
-    def __init__(
-        self,
-        base_url: str,
-        key: str | None,
-        patience: Patience,
-        concurrency: int = 8,
-        timeout: float = 60.0,
-        on_retry: Callable[[], None] = lambda: None,
-    ) -> None:
-        self._base, self._key = base_url.rstrip("/"), key
+    def __init__(self, spec: Spec, key: str | None, on_retry: Callable[[], None]) -> None:
+        self._base, self._key, self._spec = spec.base_url, key, spec
+        self.at_once = spec.concurrency or 8
         # Shorter keys are placeholders (EMPTY, none) that replies may contain as words.
         self._secret = re.compile(re.escape(key), re.I) if key and len(key) >= 12 else None
-        self._patience, self._timeout, self._on_retry = patience, timeout, on_retry
-        self._slots = asyncio.Semaphore(concurrency)
+        self._on_retry = on_retry
+        self._slots = asyncio.Semaphore(self.at_once)
         headers = {"Accept-Encoding": "gzip"} | ({"Authorization": f"Bearer {key}"} if key else {})
-        limits = httpx.Limits(max_connections=concurrency)
+        limits = httpx.Limits(max_connections=self.at_once)
         # A proxy cannot reach this machine's loopback.
-        use_proxy = urlsplit(base_url).hostname not in LOOPBACK
+        use_proxy = urlsplit(spec.base_url).hostname not in LOOPBACK
         self._http = httpx.AsyncClient(headers=headers, limits=limits, trust_env=use_proxy)
 
     def narrow(self, concurrency: int) -> None:
@@ -143,10 +130,10 @@ class Client:
         The slot is kept while waiting, so that a server in trouble gets fewer requests.
         """
         async with self._slots:
-            for attempt in range(self._patience.retries + 1):
+            for attempt in range(self._spec.retries + 1):
                 try:
                     # A slow server may still work on the last attempt: it gets more time.
-                    limit = self._timeout * min(2**attempt, 8)
+                    limit = self._spec.timeout * min(2**attempt, 8)
                     _, document = await self._once("POST", self._base + path, body, limit)
                     return read(document)
                 except PassingError as trouble:
@@ -158,24 +145,24 @@ class Client:
         trouble: Exception | None = None
         for _ in range(3):
             try:
-                return await self._once("GET", url, None, self._timeout)
+                return await self._once("GET", url, None, self._spec.timeout)
             except RefusedError:
                 return None
             except PassingError as error:
                 trouble = error
-                await asyncio.sleep(self._patience.first / 2)
+                await asyncio.sleep(self._spec.backoff / 2)
         if isinstance(trouble, AbsentError):
             raise ModelError(f"nothing answers at {self._base}; is the server running?")
         return None
 
     async def _wait(self, attempt: int, trouble: PassingError, rng: np.random.Generator) -> None:
-        if attempt == self._patience.retries:
+        if attempt == self._spec.retries:
             raise ModelError(f"{self._base} gave no answer in {attempt + 1} tries: {trouble}.")
         if trouble.wait is not None and trouble.wait > 300.0:
             fix = "run again later"
             raise ModelError(f"{self._base} asks to wait {trouble.wait:.0f} s ({trouble}); {fix}.")
         # Exponential backoff with jitter; the wait that a server asks for is a lower bound.
-        seconds = min(30.0, self._patience.first * 2**attempt) * float(rng.uniform(0.5, 1.0))
+        seconds = min(30.0, self._spec.backoff * 2**attempt) * float(rng.uniform(0.5, 1.0))
         if trouble.wait is not None:
             seconds = trouble.wait + seconds / 2
         level = logging.INFO if attempt < 2 else logging.WARNING

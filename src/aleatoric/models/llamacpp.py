@@ -13,7 +13,6 @@ import logging
 import os
 import weakref
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -40,26 +39,9 @@ _FLOAT32 = 0
 """The number of float32 among the types of ggml."""
 
 
-@dataclass(frozen=True, eq=False)
-class LlamaModel(LanguageModel):
-    """A GGUF file in llama.cpp."""
-
-    passes: LlamaPass = field(repr=False, kw_only=True)
-
-    @property
-    def plain(self) -> LlamaPass:
-        """Plain forward passes."""
-        return self.passes
-
-    @property
-    def precision(self) -> str:
-        """The type of the quantized weights, and what runs them."""
-        return f"{self.passes.weights},llama.cpp"
-
-
-def load_gguf(path: str | Path, **options: Any) -> LlamaModel:
-    """Load a GGUF file; options are those of `LoadOptions`."""
-    loading, path = LoadOptions(**options), Path(path)
+def load_gguf(argument: str, loading: LoadOptions) -> LanguageModel:
+    """Load `gguf:FILE`."""
+    path = Path(argument)
     _check_options(loading)
     with needs("llama-cpp-python", "llamacpp"):
         import llama_cpp  # noqa: F401
@@ -70,9 +52,8 @@ def load_gguf(path: str | Path, **options: Any) -> LlamaModel:
     pieces = token_pieces(tokenizer, passes.width)
     start = start_tokens(tokenizer, loading.bos, path.name)
     revision = file_sha256(path)[:12]
-    return LlamaModel(
-        path.name, revision, tokenizer, pieces, passes.positions, start, passes=passes
-    )
+    parts = path.name, revision, tokenizer, pieces, passes.positions, start
+    return LanguageModel(*parts, plain=passes, precision=f"{passes.weights},llama.cpp")
 
 
 def _check_vocabulary(path: Path, passes: LlamaPass, tokenizer: Any) -> None:
@@ -82,10 +63,10 @@ def _check_vocabulary(path: Path, passes: LlamaPass, tokenizer: Any) -> None:
         raise DataError.at(path, None, problem, "use --runtime transformers")
 
 
-def load_smollm2(**options: Any) -> LlamaModel:
-    """Load SmolLM2-135M-Instruct, fetched on first use; options are those of `LoadOptions`."""
-    _check_options(LoadOptions(**options))
-    return load_gguf(gguf.smollm2_file(), **options)
+def load_smollm2(argument: str, loading: LoadOptions) -> LanguageModel:
+    """Load SmolLM2-135M-Instruct, fetched on first use."""
+    _check_options(loading)  # before it is fetched
+    return load_gguf(str(gguf.smollm2_file()), loading)
 
 
 def _check_options(loading: LoadOptions) -> None:

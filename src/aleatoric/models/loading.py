@@ -5,10 +5,13 @@ Translation models are given their source and target language here.
 
 from __future__ import annotations
 
+import logging
 import os
+import re
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
+from functools import cached_property, partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -18,16 +21,38 @@ from aleatoric.errors import (
     ModelUsageError,
     UsageError,
     did_you_mean,
+    first_line,
     needs,
     quoted,
 )
 from aleatoric.models import gguf
-from aleatoric.models.base import LoadOptions, is_out_of_memory
+from aleatoric.models.base import LoadOptions, input_device, is_out_of_memory
 from aleatoric.models.gguf import check_folder, import_heavy, located, model_sha256
 from aleatoric.models.pieces import load_tokenizer
 
 if TYPE_CHECKING:
     from torch import Tensor
+
+
+@dataclass(frozen=True, eq=False)
+class LoadedModel:
+    """A model of transformers with its tokenizer."""
+
+    label: str
+    model: Any = field(repr=False)
+    tokenizer: Any = field(repr=False)
+    window: int
+    """The longest sequence that it reads at once; for an encoder-decoder, on either side."""
+
+    @property
+    def device(self) -> Any:
+        """The torch device on which tokens are read."""
+        return input_device(self.model)
+
+    @cached_property
+    def vocabulary_size(self) -> int:
+        """The width of its logits."""
+        return int(self.model.get_output_embeddings().weight.shape[0])
 
 
 QUANTIZED = ("4bit", "8bit")
@@ -41,20 +66,22 @@ def load_spec(
     `check_pairs(label)` is called before an encoder-decoder is loaded.
     """
     name, revision, label = located(kind, argument)
-    config = load_config(name, revision, loading.trust_remote_code)
-    model_class = "AutoModelForCausalLM"
-    if getattr(config, "is_encoder_decoder", False):
-        check_pairs(label)
-        model_class = "AutoModelForSeq2SeqLM"
-    model, tokenizer, commit = load_parts(name, model_class, revision, loading)
+    check = partial(check_pairs, label)
+    model, tokenizer, commit = load_parts(name, revision, loading, check)
     version = f"{commit or 'local'},{precision_of(model)}"
     return model, tokenizer, {"label": label, "version": version}
 
 
 def load_parts(
-    name: str, kind: str, revision: str | None = None, loading: LoadOptions | None = None
+    name: str,
+    revision: str | None = None,
+    loading: LoadOptions | None = None,
+    check_pairs: Callable[[], None] | None = None,
 ) -> tuple[Any, Any, str | None]:
-    """Return (model, tokenizer, revision) of a checkpoint; `kind` is a class of transformers."""
+    """Return (model, tokenizer, revision) of a checkpoint.
+
+    `check_pairs` is called before an encoder-decoder is loaded; without it, none is loaded.
+    """
     options, loading = hub_options(name, revision), loading or LoadOptions()
     torch, transformers = import_heavy("torch", "transformers")
     options |= {"revision": revision, "trust_remote_code": loading.trust_remote_code}
@@ -63,12 +90,12 @@ def load_parts(
     placed = _placed(transformers, device, loading.quantize)
     is_local = os.path.isdir(name)
     n_tensors = check_folder(Path(name)) if is_local else None
+    logging.getLogger("transformers.modeling_utils").addFilter(_is_news)
     with hub.quiet(transformers), refusing(name):
         config = transformers.AutoConfig.from_pretrained(name, **options)
-        _check_kind(name, config, kind)
+        model_class = _class_of(transformers, config, check_pairs or partial(_refuse_pairs, name))
         _check_layers(name, config, n_tensors)
         tokenizer = load_tokenizer(name, **options)
-        model_class = getattr(transformers, kind)
         model = gguf.whole_model(model_class, name, **options, **weights, **placed)
         model = (model if placed else model.to(device)).eval()
         gguf.check_weights(model)
@@ -76,6 +103,11 @@ def load_parts(
     if is_local:
         return model, tokenizer, model_sha256(Path(name))[:12]
     return model, tokenizer, getattr(model.config, "_commit_hash", None) or revision
+
+
+def _is_news(record: logging.LogRecord) -> bool:
+    """Whether a warning is not the one about padding: rows without a mask are not padded."""
+    return "passing in an `attention_mask`" not in record.getMessage()
 
 
 def _placed(transformers: Any, device: str, quantize: str | None) -> dict[str, Any]:
@@ -99,9 +131,9 @@ def precision_of(model: Any) -> str:
 
 def load_config(name: str, revision: str | None = None, trust_remote_code: bool = False) -> Any:
     """Load the configuration of a checkpoint."""
-    options = hub_options(name, revision)
     _, transformers = import_heavy("torch", "transformers")
-    options |= {"revision": revision, "trust_remote_code": trust_remote_code}
+    options = {"revision": revision, "trust_remote_code": trust_remote_code}
+    options |= hub_options(name, revision)
     with refusing(name):
         return transformers.AutoConfig.from_pretrained(name, **options)
 
@@ -119,11 +151,16 @@ def hub_options(name: str, revision: str | None) -> dict[str, Any]:
         return hub.options(name, revision, "hf:FOLDER")
 
 
-def _check_kind(name: str, config: Any, kind: str) -> None:
-    """Raise for an encoder-decoder where a causal model is needed."""
-    if kind == "AutoModelForCausalLM" and getattr(config, "is_encoder_decoder", False):
-        problem = f"{name!r} is an encoder-decoder, and words need a causal language model"
-        raise UsageError(f"{problem}; use it at the token or text level.")
+def _class_of(transformers: Any, config: Any, check_pairs: Callable[[], None]) -> Any:
+    if not getattr(config, "is_encoder_decoder", False):
+        return transformers.AutoModelForCausalLM
+    check_pairs()
+    return transformers.AutoModelForSeq2SeqLM
+
+
+def _refuse_pairs(name: str) -> None:
+    problem = f"{name!r} is an encoder-decoder, and words need a causal language model"
+    raise UsageError(f"{problem}; use it at the token or text level.")
 
 
 def _check_layers(name: str, config: Any, n_tensors: int | None) -> None:
@@ -168,10 +205,7 @@ give a folder."
     """
     if known := _of_hub(error):
         return ModelUsageError(f"cannot load {name!r}: {known[0]}; {known[1]}.")
-    # Leave out the list of ways to build a tokenizer, which follows.
-    reason = first_line(error).partition(" from one of:")[0].rstrip(" .:")
-    if "ignore_mismatched_sizes" in reason:
-        reason = "the shapes of its weights do not fit config.json"
+    reason = _reason(name, first_line(error))
     if not isinstance(error, OSError | ValueError | ImportError | RuntimeError):
         reason = f"{type(error).__name__}: {reason}"
     problem = f"cannot load {name!r}: {reason}"
@@ -179,12 +213,32 @@ give a folder."
         return UsageError(f"{problem}; add --trust-remote-code if you trust its code.")
     if isinstance(error, ImportError):
         return UsageError(f"{problem}; install what is missing.")
+    if "has no model type" in reason:
+        return UsageError(f"{problem}; update it with pip install -U transformers.")
     if os.path.isdir(name):
         needed = "config.json, its weights as safetensors and its tokenizer"
         return UsageError(f"{problem}; name a folder that holds a whole model: {needed}.")
     return ModelUsageError(f"{problem}; check the name and the network, or give a folder.")
 
 
+def _reason(name: str, line: str) -> str:
+    """Say in our words why a checkpoint cannot be loaded, where transformers takes sentences."""
+    files = os.listdir(name) if os.path.isdir(name) else None
+    if files is not None and "config.json" not in files:
+        return "it has no config.json"
+    if files is not None and "tokenizer" in line and not any(map(_TOKENIZER_FILE.match, files)):
+        return "it has no files of a tokenizer, such as tokenizer.json and tokenizer_config.json"
+    if kind := re.search("has model type (`.*?`) but", line):
+        return f"the installed transformers has no model type {kind[1]}"
+    if "Should have a `model_type` key" in line:
+        return "its config.json names no model_type"
+    if "ignore_mismatched_sizes" in line:
+        return "the shapes of its weights do not fit config.json"
+    # Leave out the list of ways to build a tokenizer, which follows.
+    return line.partition(" from one of:")[0].rstrip(" .:")
+
+
+_TOKENIZER_FILE = re.compile(r"tokenizer\.|vocab|tekken|.*\.(model|spm|tiktoken)$")
 _OF_HUB = {
     "GatedRepoError": (
         "access to it is restricted",
@@ -204,12 +258,10 @@ _OF_HUB = {
 
 def _of_hub(error: BaseException | None) -> tuple[str, str] | None:
     """Return problem and fix of the hub's error that caused another error, if there is one."""
-    while error is not None:
-        # A gated model is also one that is not found.
-        if (name := type(error).__name__) in _OF_HUB:
-            return _OF_HUB[name]
-        error = error.__cause__ or error.__context__
-    return None
+    if error is None:
+        return None
+    # A gated model is also one that is not found.
+    return _OF_HUB.get(type(error).__name__) or _of_hub(error.__cause__ or error.__context__)
 
 
 def failing_pass(name: str, error: Exception) -> UsageError:
@@ -217,11 +269,6 @@ def failing_pass(name: str, error: Exception) -> UsageError:
     problem = f"its forward pass fails: {first_line(error).rstrip('.')}"
     fix = "check that weights, tokenizer and --dtype fit together"
     return UsageError(f"{name}: {problem}; {fix}.")
-
-
-def first_line(error: Exception) -> str:
-    """Return the first line of an error's message, or its type."""
-    return str(error).strip().splitlines()[0] if str(error).strip() else type(error).__name__
 
 
 def device_of(torch: Any, name: str | None) -> str:
@@ -233,7 +280,9 @@ def device_of(torch: Any, name: str | None) -> str:
     try:
         torch.empty(0, device=name)
     except (RuntimeError, AssertionError) as error:
-        problem = f"--device {name} cannot be used ({first_line(error).rstrip('.')})"
+        # A list of all kinds of devices follows.
+        reason = first_line(error).partition("Expected one of")[0].rstrip(" .")
+        problem = f"--device {name} cannot be used ({reason or 'there is no such device'})"
         raise UsageError(f"{problem}; use cpu or auto, or leave it out.") from None
     return name
 
@@ -281,6 +330,19 @@ def padded(
         ids[i, place] = torch.tensor(row)
         mask[i, place] = 1
     return ids.to(device), mask.to(device)
+
+
+def seq2seq_logits(
+    model: Any, tokenizer: Any, sources: Sequence[Sequence[int]], targets: Sequence[Sequence[int]]
+) -> Tensor:
+    """Return the logits after each token of targets, given their sources, padded at the end."""
+    filler, device = tokenizer.pad_token_id or 0, input_device(model)
+    source, mask = padded(sources, device, filler)
+    target, target_mask = padded(targets, device, filler)
+    inputs = {"input_ids": source, "attention_mask": mask, "use_cache": False}
+    out = model(**inputs, decoder_input_ids=target, decoder_attention_mask=target_mask)
+    logits: Tensor = out.logits
+    return logits
 
 
 def end_ids(model: Any) -> set[int]:

@@ -202,10 +202,10 @@ class WordRequests(Requests):
     async def _list(self, item: Item) -> Draws:
         requested = self._ask.samples
         (reply,) = await self.replies(item.id, chat.list_prompt(item.context, requested), 1)
-        parsed = chat.parse_list(reply.text, requested, is_cut=not reply.is_ended)
-        self._tally.short_lists += parsed.missing > 0
-        self._tally.missing_words += parsed.missing
-        return Draws(item.id, dict(Counter(parsed.words)), parsed.failed)
+        words, failed, missing = chat.parse_list(reply.text, requested, not reply.is_ended)
+        self._tally.short_lists += missing > 0
+        self._tally.missing_words += missing
+        return Draws(item.id, dict(Counter(words)), failed)
 
     async def _grown(self, item: Item, number: int, reply: Reply) -> str | None:
         """Continue a text until its first word has ended; `None` if it never does."""
@@ -296,14 +296,11 @@ class ServedModel:
         self, kind: type[Any], spec: Spec, ask: Ask | Writing, items: Iterable[Any]
     ) -> Iterator[Any]:
         with http.background_loop() as loop:
-            key, tally = key_for(spec.base_url), self._tally
-            patience = http.Patience(retries=spec.retries, first=spec.backoff)
-            at_once = spec.concurrency or 8
-            client = Client(spec.base_url, key, patience, at_once, spec.timeout, tally.count_retry)
-            requests = kind(spec, ask, client, tally)
+            client = Client(spec, key_for(spec.base_url), self._tally.count_retry)
+            requests = kind(spec, ask, client, self._tally)
             try:
                 http.run_in(loop, requests.prepare())
-                yield from http.as_finished(items, requests.respond, loop, 2 * at_once)
+                yield from http.as_finished(items, requests.respond, loop, 2 * client.at_once)
             finally:
                 http.run_in(loop, client.close())
 

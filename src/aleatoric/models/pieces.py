@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Collection, Iterable, Sequence
 from typing import Any
 
 from aleatoric.errors import UsageError
@@ -19,8 +19,11 @@ def byte_level_alphabet() -> dict[str, int]:
     return {chr(b): b for b in plain} | {chr(256 + i): b for i, b in enumerate(others)}
 
 
-def token_pieces(tokenizer: Any, size: int) -> Pieces:
-    """The bytes of tokens 0..size-1; `None` for special tokens and unused rows: they end a text."""
+def token_pieces(tokenizer: Any, size: int, ends: Collection[int] = ()) -> Pieces:
+    """The bytes of tokens 0..size-1; `None` for what ends a text: special tokens, unused rows.
+
+    The tokens `ends` end a text too.
+    """
     backend = getattr(tokenizer, "backend_tokenizer", None)
     if backend is None:
         raise UsageError("this tokenizer has no fast version; convert it to a tokenizer.json.")
@@ -35,7 +38,7 @@ def token_pieces(tokenizer: Any, size: int) -> Pieces:
     for index in tokenizer.all_special_ids:
         pieces[index] = None
     _check_marker(tokenizer, pieces)
-    return tuple(pieces)
+    return tuple(None if token in ends else piece for token, piece in enumerate(pieces))
 
 
 def _check_marker(tokenizer: Any, pieces: Sequence[bytes | None]) -> None:

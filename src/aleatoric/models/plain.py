@@ -76,14 +76,27 @@ class Passes(Protocol):
         """Return the logits after each text, independent of the other texts."""
 
 
+@dataclass(frozen=True, slots=True)
+class Limits:
+    """How much is run at once; 0 chooses by device.
+
+    `nodes` is the number of tokens per forward pass, `memory` bounds their logits in bytes, `pack`
+    is the number of contexts whose trees grow together.
+    """
+
+    nodes: int = 0
+    memory: int = 0
+    pack: int = 0
+
+
 @dataclass(frozen=True, eq=False)
 class LanguageModel:
     """A causal language model with its tokenizer, as the word estimators need it.
 
     `pieces` are the bytes of every token (`None`: the token ends the text), `positions` is the
     longest sequence that the model accepts, `start` the special tokens before every encoded text.
-    A subclass provides `plain` and, if `window` (the longest sequence in a tree pass) is above 0,
-    `forward`, which accepts tiles instead of a mask if `tiled`.
+    `plain` are plain forward passes; if `window` (the longest sequence in a tree pass) is above 0,
+    a subclass provides `forward`, which accepts tiles instead of a mask if `tiled`.
     """
 
     name: str
@@ -93,28 +106,19 @@ class LanguageModel:
     positions: int
     start: tuple[int, ...] = ()
     prompting: Prompting = field(default_factory=Prompting)
+    plain: Passes = field(repr=False, kw_only=True)
+    precision: str = field(kw_only=True)
+    """The type of the model's numbers, and what quantizes or runs them."""
     window: int = field(default=0, kw_only=True)
     tiled: bool = field(default=False, kw_only=True)
-
-    @property
-    def plain(self) -> Passes:
-        """Plain forward passes."""
-        raise NotImplementedError
+    limits: Limits = field(default=Limits(), kw_only=True)
+    plain_reason: str | None = field(default=None, kw_only=True)
+    """Why words are computed in plain passes; `None` if this needs no note."""
 
     @property
     def device(self) -> Any:
         """The torch device on which logits arrive."""
         return torch.device("cpu")
-
-    @property
-    def precision(self) -> str:
-        """The type of the model's numbers."""
-        return "float32"
-
-    @property
-    def plain_reason(self) -> str | None:
-        """Why words are computed in plain passes; `None` if this needs no note."""
-        return None
 
     @property
     def identity(self) -> dict[str, str]:

@@ -46,14 +46,10 @@ def log_probs(
     """
     distinct = list(dict.fromkeys(texts))
     longest = len(prompt) + max(len(ids) for ids, _ in distinct) + 1
-    rows = max(1, _LOGITS // (longest * _width(network)))
+    rows = max(1, _LOGITS // (longest * network.vocabulary_size))
     values = [v for part in pages(distinct, rows) for v in _part(network, prompt, part, decoder)]
     by_text = dict(zip(distinct, values, strict=True))
     return tuple(by_text[text] for text in texts)
-
-
-def _width(network: TextNetwork) -> int:
-    return int(getattr(network, "width", 1))
 
 
 def _part(
@@ -90,7 +86,7 @@ class Batching:
         on_cpu = str(network.device) == "cpu"
         memory = self.memory or (2 << 30 if on_cpu else base.gpu_memory(network.device) // 4)
         # About six copies of the logits exist while a token is drawn.
-        each = network.bytes_of(longest) + 24 * network.width
+        each = network.bytes_of(longest) + 24 * network.vocabulary_size
         return max(1, min(self.rows or (64 if on_cpu else 1024), memory // each))
 
 
@@ -206,8 +202,7 @@ def consensus(texts: Sequence[str], size: int) -> list[int]:
     symbols = numbered([text.split() for text in texts], str.lower)
     losses = np.nan_to_num(ArrayNgrams(symbols, (size,)).distances(1), nan=0.0)
     risks = losses.mean(-1).round(9)  # rounding must not decide between equal risks
-    nearest: list[int] = (risks.argmin(-1) + size * np.arange(len(risks))).tolist()
-    return nearest
+    return [*map(int, risks.argmin(-1) + size * np.arange(len(risks)))]
 
 
 @dataclass(frozen=True, slots=True)

@@ -21,7 +21,14 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from aleatoric.errors import AleatoricError, ModelError, ModelUsageError, UsageError, needs
+from aleatoric.errors import (
+    AleatoricError,
+    ModelError,
+    ModelUsageError,
+    UsageError,
+    first_line,
+    needs,
+)
 from aleatoric.models import base
 from aleatoric.models.base import LoadOptions, Writing
 from aleatoric.models.decoding import Decoder, TextDecoder
@@ -30,7 +37,6 @@ from aleatoric.models.gguf import check_folder, located, model_sha256, short_nam
 from aleatoric.models.loading import (
     dtype_of,
     end_ids,
-    first_line,
     hub_options,
     load_config,
     positions_of,
@@ -253,11 +259,11 @@ class VLLMPasses:
 
     def alone(self, texts: Sequence[Ids]) -> Tensor:
         """Return the log-probabilities after each text, run by itself and without a cache."""
-        rows = []
-        for text in texts:
-            self.engine.forget()
-            rows.append(self._log_probs([text]))
-        return torch.cat(rows)
+        return torch.cat([self._alone(text) for text in texts])
+
+    def _alone(self, text: Ids) -> Tensor:
+        self.engine.forget()
+        return self._log_probs([text])
 
     def _log_probs(self, texts: Sequence[Ids], memory: int = 1 << 30) -> Tensor:
         options = {"max_tokens": 1, "logprobs": -1, "flat_logprobs": True, "detokenize": False}
@@ -274,50 +280,20 @@ class VLLMPasses:
         return torch.from_numpy(table)
 
 
-@dataclass(frozen=True, eq=False)
-class VLLMModel(LanguageModel):
-    """A causal LM in vLLM; words are computed in plain passes."""
-
-    engine: VLLMEngine = field(repr=False, kw_only=True)
-
-    @property
-    def precision(self) -> str:
-        """The type of the model's numbers, and the quantization of its weights."""
-        return self.engine.precision
-
-    @cached_property
-    def plain(self) -> VLLMPasses:
-        """Plain passes."""
-        return VLLMPasses(self.engine)
-
-
-def load(name: str, *, revision: str | None = None, **options: Any) -> VLLMModel:
-    """Load a causal LM by directory or hub name; options are those of `LoadOptions`."""
-    loading = LoadOptions(**options)
+def load(argument: str, loading: LoadOptions) -> LanguageModel:
+    """Load a causal LM by directory or hub name."""
+    name, revision, _ = located("vllm", argument)
     return word_model(open_vllm(name, revision, loading), loading.bos)
 
 
-def word_model(engine: VLLMEngine, bos: str = "auto") -> VLLMModel:
+def word_model(engine: VLLMEngine, bos: str = "auto") -> LanguageModel:
     """Return a loaded engine as a model of next words."""
     name = short_name(engine.name)
-    start, ends = start_tokens(engine.tokenizer, bos, name), end_ids(engine)
-    spelled = enumerate(token_pieces(engine.tokenizer, engine.width))
-    pieces = tuple(None if token in ends else piece for token, piece in spelled)
+    start = start_tokens(engine.tokenizer, bos, name)
+    pieces = token_pieces(engine.tokenizer, engine.width, end_ids(engine))
     # One position is for the new token, without which vLLM runs nothing.
     parts = (name, engine.revision, engine.tokenizer, pieces, engine.window - 1, start)
-    return VLLMModel(*parts, engine=engine)
-
-
-@dataclass(frozen=True, eq=False)
-class VLLMNetwork(CausalNetwork):
-    """A model in vLLM with its tokenizer: how inputs and texts become tokens, and back."""
-
-    model: VLLMEngine = field(repr=False)
-
-    @property
-    def window(self) -> int:
-        """The longest sequence, input and text together."""
-        return self.model.window
+    return LanguageModel(*parts, plain=VLLMPasses(engine), precision=engine.precision)
 
 
 @dataclass(frozen=True, eq=False)
@@ -327,8 +303,6 @@ class VLLMWriter(LiveWriter):
     The other texts of a batch change the last bits of a text's logits, and thereby sometimes the
     text. So the texts of an input are one batch, unless vLLM runs with VLLM_BATCH_INVARIANT=1.
     """
-
-    network: VLLMNetwork = field(repr=False)
 
     @property
     def at_once(self) -> int:
@@ -393,6 +367,6 @@ def load_texts(argument: str, loading: LoadOptions) -> VLLMWriter:
 def text_writer(engine: VLLMEngine, label: str, bos: str = "auto") -> VLLMWriter:
     """Return a loaded engine as a text generator."""
     start = start_tokens(engine.tokenizer, bos, label)
-    network = VLLMNetwork(label, engine, engine.tokenizer, start)
+    network = CausalNetwork(label, engine, engine.tokenizer, engine.window, start)
     version = f"{engine.revision or 'local'},{engine.precision}"
     return VLLMWriter(label, version, network, ignored_settings(label, engine.generation_config))

@@ -25,8 +25,8 @@ from aleatoric.models.decoding import Decoder, widened
 from aleatoric.nextword.bounds import TopWords, WordProbabilities
 from aleatoric.nextword.head import Head
 from aleatoric.nextword.rules import TextRule, WordRule, normalise
-from aleatoric.nextword.sampled import Prompt, mc
-from aleatoric.nextword.tree import ContextError, Limits, Tree, for_contexts
+from aleatoric.nextword.sampled import mc
+from aleatoric.nextword.tree import ContextError, Tree, for_contexts
 from aleatoric.types import Categorical, Draws, Item
 
 if TYPE_CHECKING:
@@ -86,9 +86,7 @@ def next_tokens(
     lm: LanguageModel,
     contexts: Sequence[str],
     people: Sequence[Categorical],
-    *,
     decoder: Decoder | None = None,
-    limits: Limits | None = None,
 ) -> list[tuple[WordProbabilities, Head]]:
     """Return the probabilities of people's first tokens and of the likeliest tokens per context."""
     chosen = decoder or Decoder()
@@ -98,7 +96,7 @@ def next_tokens(
             for i, row in zip(indices, chosen.probs(widened(logits)), strict=True):
                 yield i, _read(lm, row.double().cpu(), people[i].support)
 
-    return for_contexts(lm, contexts, work, limits)
+    return for_contexts(lm, contexts, work)
 
 
 def _read(lm: LanguageModel, row: Tensor, names: tuple[str, ...]) -> tuple[WordProbabilities, Head]:
@@ -122,19 +120,13 @@ NUCLEI = (0.7, 0.8, 0.9)
 
 
 def biased(
-    lm: LanguageModel,
-    items: Sequence[Item],
-    rule: TextRule,
-    *,
-    samples: int = 1000,
-    seed: int = 0,
-    limits: Limits | None = None,
+    lm: LanguageModel, items: Sequence[Item], rule: TextRule, samples: int = 1000, seed: int = 0
 ) -> list[Draws]:
     """Return the log-probabilities of the words of each item's support, not yet renormalized."""
     contexts = [item.context for item in items]
-    pairs = zip(contexts, support_of(lm, items, rule, samples, seed, limits), strict=True)
+    pairs = zip(contexts, support_of(lm, items, rule, samples, seed), strict=True)
     tokens = [dict(zip(words, word_tokens(lm, c, words), strict=True)) for c, words in pairs]
-    scores = log_probs_of(lm, contexts, [set(filter(None, r.values())) for r in tokens], limits)
+    scores = log_probs_of(lm, contexts, [set(filter(None, r.values())) for r in tokens])
     return [
         Draws(item.id, {}, logprobs={word: found[row] for word, row in rows.items() if row})
         for item, rows, found in zip(items, tokens, scores, strict=True)
@@ -142,30 +134,21 @@ def biased(
 
 
 def support_of(
-    lm: LanguageModel,
-    items: Sequence[Item],
-    rule: TextRule,
-    samples: int,
-    seed: int,
-    limits: Limits | None = None,
+    lm: LanguageModel, items: Sequence[Item], rule: TextRule, samples: int, seed: int
 ) -> list[list[str]]:
     """Return the words of each item's support, in the case in which they were written."""
-    prompts = [Prompt(item.id, item.context) for item in items]
     plan = [(Decoder(), samples), (Decoder(greedy=True), 1)]
     plan += [(Decoder(top_p=p), NUCLEUS_SAMPLES) for p in NUCLEI]
     supports = [dict.fromkeys((*item.responses, rule.cut(item.original or ""))) for item in items]
     for decoder, number in plan:
-        how: dict[str, Any] = {"seed": seed, "decoder": decoder, "limits": limits, "rule": rule}
-        for words, drawn in zip(supports, mc(lm, prompts, samples=number, **how), strict=True):
+        how: dict[str, Any] = {"seed": seed, "decoder": decoder, "rule": rule}
+        for words, drawn in zip(supports, mc(lm, items, samples=number, **how), strict=True):
             words |= dict.fromkeys(drawn.counts)
     return [list(filter(None, words)) for words in supports]
 
 
 def log_probs_of(
-    lm: LanguageModel,
-    contexts: Sequence[str],
-    sequences: Sequence[Collection[Tokens]],
-    limits: Limits | None = None,
+    lm: LanguageModel, contexts: Sequence[str], sequences: Sequence[Collection[Tokens]]
 ) -> list[dict[Tokens, float]]:
     """Return the log-probability of each token sequence after its context."""
 
@@ -186,7 +169,7 @@ def log_probs_of(
         for i in tree.spans():
             yield i, {row: scores[i, row] for row in sequences[i]}
 
-    return for_contexts(lm, contexts, work, limits)
+    return for_contexts(lm, contexts, work)
 
 
 def _following(tree: Tree, sequences: Sequence[Collection[Tokens]]) -> dict[Place, list[int]]:

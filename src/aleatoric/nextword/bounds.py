@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 
@@ -36,6 +36,12 @@ class WordProbabilities:
     open: float
     failed: float
     nodes: int
+
+    def given_word(self, failed: float) -> WordProbabilities:
+        """Return the same bounds, with values for a better estimate of the mass without a word."""
+        scale = (1.0 - self.failed) / max(1.0 - failed, 1e-12)
+        pairs = zip(self.value, self.high, strict=True)
+        return replace(self, value=tuple(min(value * scale, high) for value, high in pairs))
 
     def tvd(self, human: Mapping[str, float]) -> Bounds:
         """Total variation distance to `human`, whose support must be among `words`.

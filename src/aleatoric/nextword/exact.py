@@ -18,8 +18,15 @@ from aleatoric.models.decoding import Decoder
 from aleatoric.nextword.beginnings import Beginnings, Cells, TokenPlans
 from aleatoric.nextword.bounds import WordProbabilities
 from aleatoric.nextword.rules import LEAD, Lead, fold
-from aleatoric.nextword.tree import Limits, Tree, for_contexts
-from aleatoric.nextword.vocabulary import ENTRY, Digest, Entries, LogitReader, NodeCache, Vocabulary
+from aleatoric.nextword.tree import Tree, for_contexts
+from aleatoric.nextword.vocabulary import (
+    ENTRY,
+    Digest,
+    Entries,
+    LogitReader,
+    NodeCache,
+    vocabulary_of,
+)
 from aleatoric.types import Bools, Floats, Ints
 
 if TYPE_CHECKING:
@@ -80,38 +87,23 @@ def exact(
     decoder: Decoder | None = None,
     lead: Lead = "skip",
     search: Search | None = None,
-    limits: Limits | None = None,
-    vocabulary: Vocabulary | None = None,
 ) -> list[WordProbabilities]:
     """Return the probability of each word of each question, with bounds, in the order given."""
-    vocabulary = vocabulary or Vocabulary(lm.pieces, lead)
-    reader, asking = LogitReader(lm, vocabulary, decoder), Asking(questions, vocabulary)
-    goal = search or Search()
+    vocabulary = vocabulary_of(lm.pieces, lead)
+    asking = Asking(questions, search or Search(), LogitReader(lm, vocabulary, decoder))
     contexts = [question.context for question in questions]
-    return for_contexts(lm, contexts, lambda tree: answer(tree, reader, asking, goal), limits)
-
-
-def answer(
-    tree: Tree, reader: LogitReader, asking: Asking, search: Search, cache: NodeCache | None = None
-) -> Iterator[tuple[int, WordProbabilities] | None]:
-    """Search the continuations of a tree's contexts; yield (question, answer).
-
-    Yields `None` while it waits for the device. Every node that is run is added to the cache.
-    """
-    searches = Searches(tree, reader, asking, search, cache)
-    yield from searches.run()
-    yield from zip(tree.spans(), searches.answers(), strict=True)
+    return for_contexts(lm, contexts, lambda tree: Searches(tree, asking).found())
 
 
 class Asking:
-    """Questions, with the words of all of them numbered together."""
+    """Questions with the words of all of them numbered together, and how they are answered."""
 
-    def __init__(self, questions: Sequence[Question], vocabulary: Vocabulary) -> None:
-        self.questions = questions
+    def __init__(self, questions: Sequence[Question], goal: Search, reader: LogitReader) -> None:
+        self.questions, self.goal, self.reader = questions, goal, reader
         words = dict.fromkeys(word for question in questions for word in question.words)
         self.numbers = {word: number for number, word in enumerate(words)}
         self.beginnings = Beginnings(list(words))
-        self.plans = TokenPlans(vocabulary, self.beginnings)
+        self.plans = TokenPlans(reader.vocabulary, self.beginnings)
 
 
 class PlannedTokens(NamedTuple):
@@ -127,16 +119,14 @@ class Searches:
     """The searches of a tree's contexts: words found, mass still open, entries to run.
 
     The words of all contexts are concatenated; a word's place is its index there. Mass that is too
-    small to follow is summed per cell as `_dust`.
+    small to follow is summed per cell as `_dust`. Every node that is run is added to the cache.
     """
 
-    def __init__(
-        self, tree: Tree, reader: LogitReader, asking: Asking, goal: Search, cache: NodeCache | None
-    ) -> None:
+    def __init__(self, tree: Tree, asking: Asking, cache: NodeCache | None = None) -> None:
         spans = tree.spans()
         questions = [asking.questions[index] for index in spans]
-        self._tree, self._reader, self._asking = tree, reader, asking
-        self._goal, self._cache, self._count, self._rounds = goal, cache, len(spans), 0
+        self._tree, self._reader, self._asking = tree, asking.reader, asking
+        self._goal, self._cache, self._count, self._rounds = asking.goal, cache, len(spans), 0
         self._spans = np.array(list(spans.values()), dtype=np.int64)
         self._room = tree.window - (self._spans[:, 1] - self._spans[:, 0])
         self._words = [question.words for question in questions]
@@ -152,6 +142,11 @@ class Searches:
         self._entries: Entries = np.zeros(0, dtype=ENTRY)
         self._resting: list[Entries] = []
         """Remaining entries of finished contexts."""
+
+    def found(self) -> Iterator[tuple[int, WordProbabilities] | None]:
+        """Yield (question, answer), and `None` while it waits for the device."""
+        yield from self.run()
+        yield from zip(self._tree.spans(), self.answers(), strict=True)
 
     def run(self) -> Iterator[None]:
         """Run the contexts, then the entries that are chosen, until none is chosen."""
@@ -245,8 +240,7 @@ class Searches:
         Yields once, while the device works.
         """
         plan = self._plan(batch)
-        # At most 32 loose tokens are considered per node.
-        arrive = self._reader.read(logits, batch["table"], plan.rows, plan.tokens, 32)
+        arrive = self._reader.read(logits, batch["table"], plan.rows, plan.tokens)
         if self._cache is not None:
             self._cache.add(batch, numbers, logits)
         yield

@@ -21,13 +21,12 @@ from aleatoric.nextword.bounds import (
     expected_agreement,
     joint_probabilities,
 )
-from aleatoric.nextword.exact import Asking, Question, Search, answer
-from aleatoric.nextword.head import Head, HeadSearch, grow
-from aleatoric.nextword.rollouts import OpenWords
+from aleatoric.nextword.exact import Asking, Question, Search, Searches
+from aleatoric.nextword.head import Head, HeadSearch, OpenWords, grow
 from aleatoric.nextword.rules import Lead, WordRule, check_rule_of, is_code, text_rule
-from aleatoric.nextword.sampled import Prompt, mc
-from aleatoric.nextword.tree import ContextError, Limits, Tree, for_contexts
-from aleatoric.nextword.vocabulary import LogitReader, NodeCache, Vocabulary
+from aleatoric.nextword.sampled import mc
+from aleatoric.nextword.tree import ContextError, Tree, contexts_at_once, for_contexts
+from aleatoric.nextword.vocabulary import LogitReader, NodeCache, vocabulary_of
 from aleatoric.types import FAILED, Categorical, Draws, Exact, Item
 
 if TYPE_CHECKING:
@@ -43,18 +42,17 @@ def survey(
     head_search: HeadSearch,
     decoder: Decoder | None = None,
     lead: Lead = "skip",
-    limits: Limits | None = None,
-    vocabulary: Vocabulary | None = None,
 ) -> list[tuple[WordProbabilities, Head]]:
     """Return the words' probabilities and the head per question, at about the cost of `exact`."""
-    vocabulary = vocabulary or Vocabulary(lm.pieces, lead)
-    reader, asking = LogitReader(lm, vocabulary, decoder), Asking(questions, vocabulary)
+    vocabulary = vocabulary_of(lm.pieces, lead)
+    reader = LogitReader(lm, vocabulary, decoder)
+    asking = Asking(questions, search, reader)
 
     def work(tree: Tree) -> Iterator[tuple[int, tuple[WordProbabilities, Head]] | None]:
         # Nodes of the word search with much mass are cached for the head search.
         cache = NodeCache(reader, head_search.branch, least=0.01)
         known = {}
-        for pair in answer(tree, reader, asking, search, cache):
+        for pair in Searches(tree, asking, cache).found():
             if pair is None:
                 yield None
             else:
@@ -63,7 +61,7 @@ def survey(
         for index, head in grow(tree, reader, head_search, cache, known):
             yield index, (known[index][0], head)
 
-    return for_contexts(lm, [question.context for question in questions], work, limits)
+    return for_contexts(lm, [question.context for question in questions], work)
 
 
 @dataclass(frozen=True)
@@ -73,8 +71,6 @@ class LiveModel:
     lm: LanguageModel
     label: str
     estimator: str
-    limits: Limits = field(default_factory=Limits)
-    _vocabularies: dict[str, Vocabulary] = field(default_factory=dict, repr=False)
 
     @property
     def version(self) -> str:
@@ -86,7 +82,7 @@ class LiveModel:
     @property
     def at_once(self) -> int:
         """Number of contexts that are processed together."""
-        return self.limits.contexts_at_once(self.lm)
+        return contexts_at_once(self.lm)
 
     @property
     def together(self) -> int | None:
@@ -109,7 +105,7 @@ class LiveModel:
             check_rule_of(self.estimator, ask.choices.rule)
         answers = {"mc": self._sampled, "biased": self._biased, "exact": self._exact}
         answer = answers[self.estimator] if is_word else self._next_tokens
-        options = {"decoder": Decoder.parse(ask.decoder), "limits": self.limits}
+        options = {"decoder": Decoder.parse(ask.decoder)}
         for part in whole_passages(items, self.at_once):
             try:
                 yield from answer(part, ask, options)
@@ -125,36 +121,26 @@ class LiveModel:
         """A short hash of the vocabulary, for signatures with `--unit token`."""
         return vocabulary_key(self.lm)
 
-    def vocabulary(self, lead: Lead) -> Vocabulary:
-        """Return the token tables."""
-        # Building them takes seconds: once for all decoders.
-        if lead not in self._vocabularies:
-            self._vocabularies[lead] = Vocabulary(self.lm.pieces, lead)
-        return self._vocabularies[lead]
-
     def _sampled(self, items: Sequence[Item], ask: Ask, options: dict[str, Any]) -> Iterable[Draws]:
-        prompts = {item.id: Prompt(item.id, item.context) for item in items}
-        rule, lead = ask.choices.rule, ask.choices.lead
-        if rule == "corrected":
-            options = options | {"vocabulary": self.vocabulary(lead)}
-        else:
-            options = options | {"rule": text_rule(rule)}
+        by_id = {item.id: item for item in items}
+        rule = ask.choices.rule
+        how = {"lead": ask.choices.lead} if rule == "corrected" else {"rule": text_rule(rule)}
+        options = options | how
 
         def draw(ids: Sequence[str], first: int, samples: int) -> list[Draws]:
-            chosen = [prompts[item_id] for item_id in ids]
+            chosen = [by_id[item_id] for item_id in ids]
             drawn = mc(self.lm, chosen, samples=samples, first=first, seed=ask.seed, **options)
             return [*map(_as_texts, drawn)] if is_code(rule) else drawn
 
         if ask.until is None:
-            return draw(list(prompts), 0, ask.samples)
+            return draw(list(by_id), 0, ask.samples)
         people = {i.id: Categorical.from_counts(human_counts(i.responses)) for i in items}
         keep_failed = ask.choices.failed == "outcome"
         return sample_until(people, draw, ask.until, ask.samples, keep_failed).values()
 
     def _biased(self, items: Sequence[Item], ask: Ask, options: dict[str, Any]) -> Iterable[Draws]:
         rule = text_rule(ask.choices.rule, ask.choices.lead)
-        how: dict[str, Any] = {"samples": ask.samples, "seed": ask.seed, "limits": self.limits}
-        return biased(self.lm, items, rule, **how)
+        return biased(self.lm, items, rule, samples=ask.samples, seed=ask.seed)
 
     def _next_tokens(
         self, items: Sequence[Item], ask: Ask, options: dict[str, Any]
@@ -165,7 +151,7 @@ class LiveModel:
             yield Draws(item.id, {}, exact=_joined(human, estimate, top, keep_failed=False))
 
     def _exact(self, items: Sequence[Item], ask: Ask, options: dict[str, Any]) -> Iterator[Draws]:
-        options = options | {"vocabulary": self.vocabulary(ask.choices.lead)}
+        options = options | {"lead": ask.choices.lead}
         people = [Categorical.from_counts(human_counts(item.responses)) for item in items]
         questions = [
             Question(item.context, human.support, human.probs)
@@ -215,26 +201,37 @@ def _joined(
     people: Categorical, estimate: WordProbabilities, top: Head, keep_failed: bool
 ) -> Exact | None:
     """Combine people's words with the model's likeliest words; `None` if nothing has any mass."""
-    tops, open_words = top.tops, top.open_words
+    tops, open_words, failed = top.tops, top.open_words, _failed_share(estimate, top)
     if keep_failed:
         tops, open_words = _with_failed(estimate, top)
+    else:
+        estimate = estimate.given_word(failed)
     words = joint_probabilities(tops, estimate)
     if not max(words.values(), default=0.0) > 0.0:
         return None
     rest = max(0.0, 1.0 - sum(words.values()))
     agreement = expected_agreement(tops, estimate, people.as_dict(), open_words)
     joint = Categorical(tuple(words), tuple(words.values()), rest, agreement=agreement)
-    return Exact(joint, _bounds(people, estimate, tops), top.certified, estimate.failed)
+    return Exact(joint, _bounds(people, estimate, tops), top.certified, failed)
+
+
+def _failed_share(estimate: WordProbabilities, top: Head) -> float:
+    """Estimate the probability of no word: what a search found, with its share of open mass."""
+    open_ = sum(half.get(None, 0.0) for half in top.open_words) / max(len(top.open_words), 1)
+    share = max(estimate.failed, top.failed + (1.0 - top.failed) * open_)
+    return min(share, estimate.failed + estimate.open, 1.0)
 
 
 def _with_failed(estimate: WordProbabilities, top: Head) -> tuple[TopWords, OpenWords]:
     """The likeliest words with the outcome that there is no word; a head is conditional on one."""
-    share = 1.0 - top.failed
+    share, least = 1.0 - top.failed, max(estimate.failed, top.failed)
     low = tuple(q * share for q in top.tops.low)
-    ends = (*low, estimate.failed), (*top.tops.high, min(1.0, estimate.failed + estimate.open))
-    halves: OpenWords
-    halves = tuple({w or FAILED: x * share for w, x in half.items()} for half in top.open_words)
-    return TopWords((*top.tops.words, FAILED), *ends, top.tops.unseen), halves
+    ends = (*low, least), (*top.tops.high, min(1.0, estimate.failed + estimate.open))
+    halves: list[dict[str | None, float]]
+    halves = [{w or FAILED: x * share for w, x in half.items()} for half in top.open_words]
+    for half in halves:  # the word search may have found a part of it
+        half[FAILED] = half.get(FAILED, 0.0) + top.failed - least
+    return TopWords((*top.tops.words, FAILED), *ends, top.tops.unseen), tuple(halves)
 
 
 def _bounds(

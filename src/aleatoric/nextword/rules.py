@@ -13,7 +13,7 @@ import unicodedata
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from itertools import takewhile
-from typing import Literal, NamedTuple
+from typing import Literal, NamedTuple, cast
 
 from aleatoric import registry
 from aleatoric.errors import UsageError
@@ -177,8 +177,7 @@ def rule_named(rule: str, lead: Lead = "skip") -> WordRule:
     if rule == "corrected" and lead == "condition":
         return first_word_at_once
     check_known(rule)
-    function: WordRule = registry.find("word_rules", rule)
-    return function
+    return cast(WordRule, registry.find("word_rules", rule))
 
 
 class TextRule(NamedTuple):

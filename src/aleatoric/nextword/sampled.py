@@ -23,48 +23,45 @@ from aleatoric.nextword.rules import (
     compose,
     decode,
 )
-from aleatoric.nextword.tree import Limits, Tree, for_contexts
-from aleatoric.nextword.vocabulary import Entry, LogitReader, TableKey, Vocabulary, follow
+from aleatoric.nextword.tree import Tree, for_contexts
+from aleatoric.nextword.vocabulary import (
+    Entry,
+    LogitReader,
+    TableKey,
+    Vocabulary,
+    follow,
+    vocabulary_of,
+)
 from aleatoric.rng import stream
-from aleatoric.types import Bools, Draws, Ints
+from aleatoric.types import Bools, Draws, Ints, Item
 
 if TYPE_CHECKING:
     from aleatoric.models.plain import LanguageModel
 
 
-@dataclass(frozen=True, slots=True)
-class Prompt:
-    """A context and the id of its item, from which its random numbers are derived."""
-
-    id: str
-    context: str
-
-
 def mc(
     lm: LanguageModel,
-    prompts: Sequence[Prompt],
+    items: Sequence[Item],
     *,
     samples: int = 1000,
     first: int = 0,
     seed: int = 0,
     decoder: Decoder | None = None,
     lead: Lead = "skip",
-    limits: Limits | None = None,
-    vocabulary: Vocabulary | None = None,
     rule: TextRule | None = None,
 ) -> list[Draws]:
-    """Draw and count `samples` first words per prompt, in the order given.
+    """Draw and count `samples` first words per item, in the order given.
 
-    A prompt's random numbers depend only on (seed, id, decoder) and the sample's number, so
+    An item's random numbers depend only on (seed, id, decoder) and the sample's number, so
     sampling can be continued later, at number `first`. By default words are those of the corrected
     rule, in the form in which they are compared; a `rule` cuts them as they are.
     """
-    reader = LogitReader(lm, vocabulary or Vocabulary(lm.pieces, lead), decoder)
+    reader = LogitReader(lm, vocabulary_of(lm.pieces, lead), decoder)
     states = TextStates(lm.pieces, rule) if rule else WordStates(reader.vocabulary)
     numbers = np.arange(first, first + samples)
 
     def work(tree: Tree) -> Iterator[tuple[int, Draws] | None]:
-        ids = [prompts[i].id for i in tree.spans()]
+        ids = [items[i].id for i in tree.spans()]
         streams = (stream(seed, "mc", item_id, str(reader.decoder)) for item_id in ids)
         keys = [rng.integers(-(1 << 63), (1 << 63) - 1, endpoint=True) for rng in streams]
         walks = WordWalks(tree, reader, states, np.array(keys, dtype=np.int64))
@@ -73,7 +70,7 @@ def mc(
             words = sorted((word, n) for word, n in found.items() if word is not None)
             yield index, Draws(item_id, dict(words), found[None])
 
-    return for_contexts(lm, [prompt.context for prompt in prompts], work, limits, "mc")
+    return for_contexts(lm, [item.context for item in items], work, "mc")
 
 
 class SampleStates(ABC):

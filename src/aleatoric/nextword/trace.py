@@ -11,7 +11,7 @@ import numpy as np
 
 from aleatoric.nextword import tree as trees
 from aleatoric.nextword.exact import SMALL, Asking, PlannedTokens, Question, Search, Searches
-from aleatoric.nextword.tree import Limits, TokenPassage
+from aleatoric.nextword.tree import TokenPassage, Tree
 from aleatoric.nextword.vocabulary import ENTRY, Entries, LogitReader, Vocabulary
 from aleatoric.types import Floats, Ints
 
@@ -57,21 +57,20 @@ def trace(
     questions: Sequence[Question],
     vocabulary: Vocabulary,
     search: Search | None = None,
-    limits: Limits | None = None,
 ) -> Trace:
     """Search the words' probabilities as `exact` does, and record where they were found.
 
     The usual tokens of every word after a space are followed whatever their mass, because training
     may raise what is small now.
     """
-    reader, asking = LogitReader(lm, vocabulary), Asking(questions, vocabulary)
+    asking = Asking(questions, search or Search(), LogitReader(lm, vocabulary))
     encoded = trees.encode_contexts(lm, [question.context for question in questions])
     usual = [_usual_trie(lm, question.words) for question in questions]
 
     def work(pack: list[TokenPassage]) -> Iterator[tuple[int, Trace] | None]:
-        tree = trees.tree_of(lm, pack, limits or Limits())
+        tree = trees.tree_of(lm, pack)
         tries = [usual[i] for i in tree.spans()]
-        tracer = Tracer(tries, tree, reader, asking, search or Search(), None)
+        tracer = Tracer(tries, tree, asking)
         yield from tracer.run()
         yield 0, tracer.trace()
 
@@ -131,8 +130,8 @@ def _usual_trie(lm: LanguageModel, words: Sequence[str]) -> TokenTrie:
 class Tracer(Searches):
     """Searches that record what they run and count; `tries` are run whatever their mass."""
 
-    def __init__(self, tries: Sequence[TokenTrie], *arguments: Any) -> None:
-        super().__init__(*arguments)
+    def __init__(self, tries: Sequence[TokenTrie], tree: Tree, asking: Asking) -> None:
+        super().__init__(tree, asking)
         self._usual = {(owner, -1): trie for owner, trie in enumerate(tries)}
         """(context, node) -> the usual tokens after it that are not run yet."""
         self._begun: list[tuple[Ints, Entries]] = []

@@ -41,24 +41,10 @@ class TokenPassage:
     contexts: tuple[tuple[int, int], ...]
 
 
-@dataclass(frozen=True, slots=True)
-class Limits:
-    """How much is run at once; 0 chooses by device.
-
-    `nodes` is the number of tokens per forward pass, `memory` bounds their logits in bytes, `pack`
-    is the number of contexts whose trees grow together.
-    """
-
-    nodes: int = 0
-    memory: int = 0
-    pack: int = 0
-
-    def contexts_at_once(
-        self, lm: LanguageModel, estimator: Literal["exact", "mc"] = "exact"
-    ) -> int:
-        """Return the contexts whose trees grow together: fewer if each has a large tree."""
-        on_gpu = 2816 if estimator == "exact" else 1344
-        return self.pack or (48 if on_cpu(lm) else on_gpu)
+def contexts_at_once(lm: LanguageModel, estimator: Literal["exact", "mc"] = "exact") -> int:
+    """Return the contexts whose trees grow together: fewer if each has a large tree."""
+    on_gpu = 2816 if estimator == "exact" else 1344
+    return lm.limits.pack or (48 if on_cpu(lm) else on_gpu)
 
 
 def on_cpu(lm: LanguageModel) -> bool:
@@ -69,10 +55,10 @@ def on_cpu(lm: LanguageModel) -> bool:
 class Tree:
     """The tree over a pack of passages. Nodes are numbered as they are added."""
 
-    def __init__(self, lm: LanguageModel, passages: Sequence[TokenPassage], limits: Limits) -> None:
+    def __init__(self, lm: LanguageModel, passages: Sequence[TokenPassage]) -> None:
         self.lm, self.passages, self.window = lm, passages, lm.window
-        nodes = limits.nodes or (256 if on_cpu(lm) else 4096)
-        self.memory = limits.memory or (1 << 30 if on_cpu(lm) else gpu_memory(lm.device) // 8)
+        nodes = lm.limits.nodes or (256 if on_cpu(lm) else 4096)
+        self.memory = lm.limits.memory or (1 << 30 if on_cpu(lm) else gpu_memory(lm.device) // 8)
         # Logits and working copies stay below `memory`.
         self.room = max(1, min(nodes, self.memory // (16 * len(lm.pieces))))
         lengths = [len(passage.tokens) for passage in passages]
@@ -226,8 +212,8 @@ class Tree:
 class PlainTree(Tree):
     """A tree whose nodes are rows of plain forward passes; each continues a copy of its context."""
 
-    def __init__(self, lm: LanguageModel, passages: Sequence[TokenPassage], limits: Limits) -> None:
-        super().__init__(lm, passages, limits)
+    def __init__(self, lm: LanguageModel, passages: Sequence[TokenPassage]) -> None:
+        super().__init__(lm, passages)
         self.window = lm.positions
         self._states: dict[tuple[int, int], State] = {}
         """The columns of a context -> the model's state after it."""
@@ -332,20 +318,18 @@ def for_contexts(
     lm: LanguageModel,
     contexts: Sequence[str],
     work: Callable[[Tree], Iterator[tuple[int, Answer] | None]],
-    limits: Limits | None = None,
     estimator: Literal["exact", "mc"] = "exact",
 ) -> list[Answer]:
     """Return the answer of `work` per context, in the order given; see `each_pack`."""
-    limits = limits or Limits()
     passages = passages_of(encode_contexts(lm, contexts))
     # How a passage is run must not depend on the passages beside it.
     by_pass: dict[bool, list[TokenPassage]] = {True: [], False: []}
     for passage in passages:
         by_pass[fits_tree(lm, passage)].append(passage)
-    size = limits.contexts_at_once(lm, estimator)
+    size = contexts_at_once(lm, estimator)
     plain_packs = packs_of(by_pass[False], min(size, PLAIN_CONTEXTS))
     packs = [*packs_of(by_pass[True], size), *plain_packs]
-    answers = dict(each_pack(lm, packs, lambda pack: work(tree_of(lm, pack, limits))))
+    answers = dict(each_pack(lm, packs, lambda pack: work(tree_of(lm, pack))))
     return [answers[i] for i in range(len(contexts))]
 
 
@@ -355,10 +339,10 @@ def fits_tree(lm: LanguageModel, passage: TokenPassage) -> bool:
     return length + ROOM <= lm.window and lm.in_tree(min(lm.window, length + MOST_NEW_TOKENS))
 
 
-def tree_of(lm: LanguageModel, pack: Sequence[TokenPassage], limits: Limits) -> Tree:
+def tree_of(lm: LanguageModel, pack: Sequence[TokenPassage]) -> Tree:
     """Return the tree over a pack: in plain passes unless every passage fits a tree pass."""
     kind = Tree if all(fits_tree(lm, passage) for passage in pack) else PlainTree
-    return kind(lm, pack, limits)
+    return kind(lm, pack)
 
 
 def each_pack(

@@ -12,7 +12,7 @@ import unicodedata
 from collections import defaultdict
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from functools import cached_property
+from functools import cached_property, lru_cache
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -33,6 +33,8 @@ TableKey = tuple[int, bytes]
 """A table's mode, and the bytes of an incomplete character."""
 STEM = 2
 """Number of letters by which tokens are grouped where they are too many to follow one by one."""
+LOOSE = 32
+"""The most loose tokens that are considered per node."""
 ENTRY = np.dtype(
     [
         ("owner", np.int64),  # the context
@@ -151,6 +153,12 @@ class Vocabulary:
         mode, pending = key
         start = WordState(mode, "", "-" if mode == JOIN else "", pending)
         return [rules.advance(start, self.pieces[token], self.lead) for token in tokens.tolist()]
+
+
+@lru_cache(maxsize=8)
+def vocabulary_of(pieces: tuple[bytes | None, ...], lead: rules.Lead = "skip") -> Vocabulary:
+    """Return the tables of a model's tokens; building them takes seconds."""
+    return Vocabulary(pieces, lead)
 
 
 def _patched(
@@ -279,9 +287,7 @@ class LogitReader:
         """Next-token probabilities under the decoder, in float32 at least."""
         return self.decoder.probs(widened(logits))
 
-    def read(
-        self, logits: Any, tables: Ints, rows: Ints, tokens: Ints, k: int
-    ) -> Callable[[], Digest]:
+    def read(self, logits: Any, tables: Ints, rows: Ints, tokens: Ints) -> Callable[[], Digest]:
         """Digest nodes with the given tables, and planned tokens in the given rows.
 
         The work is queued on the device; calling the result waits for it.
@@ -289,7 +295,7 @@ class LogitReader:
         import torch
 
         probs = self.probabilities(logits)
-        loose_tokens, loose, rest = self._loose_of(probs, tables, k)
+        loose_tokens, loose, rest = self._loose_of(probs, tables)
         planned = probs[send(rows, probs.device), send(tokens, probs.device)]
         parts = [self._ends_of(probs, tables), planned, loose.flatten(), rest]
         shares, numbers = fetch(torch.cat(parts)), fetch(loose_tokens)
@@ -297,7 +303,7 @@ class LogitReader:
 
         def arrive() -> Digest:
             ends, planned, flat, loose_rest = np.split(shares().astype(np.float64), cuts)
-            return Digest(ends, planned, numbers(), flat.reshape(-1, k), loose_rest)
+            return Digest(ends, planned, numbers(), flat.reshape(-1, LOOSE), loose_rest)
 
         return arrive
 
@@ -341,19 +347,19 @@ class LogitReader:
         columns = np.array([self._columns[n] for n in numbers.tolist()], dtype=np.int64)[places]
         return by_table.gather(1, send(columns, probs.device)[:, None])[:, 0]
 
-    def _loose_of(self, probs: Tensor, tables: Ints, k: int) -> tuple[Tensor, Tensor, Tensor]:
-        """The k likeliest loose tokens of each row, their shares, and the share of the others."""
+    def _loose_of(self, probs: Tensor, tables: Ints) -> tuple[Tensor, Tensor, Tensor]:
+        """The likeliest loose tokens of each row, their shares, and the share of the others."""
         import torch
 
-        tokens = torch.zeros((len(tables), k), dtype=torch.long, device=probs.device)
-        shares = probs.new_zeros((len(tables), k))
+        tokens = torch.zeros((len(tables), LOOSE), dtype=torch.long, device=probs.device)
+        shares = probs.new_zeros((len(tables), LOOSE))
         rest = probs.new_zeros(len(tables))
         for number in np.unique(tables).tolist():
             if number not in self._loose:
                 self._loose[number] = send(self.vocabulary.numbered(number).loose, self._device)
             rows, loose = send(np.flatnonzero(tables == number), probs.device), self._loose[number]
             part = probs[rows[:, None], loose[None, :]]
-            top = part.topk(min(k, len(loose)), -1)
+            top = part.topk(min(LOOSE, len(loose)), -1)
             tokens[rows, : top.values.shape[1]] = loose[top.indices]
             shares[rows, : top.values.shape[1]] = top.values
             rest[rows] = (part.sum(-1) - top.values.sum(-1)).clamp_min(0.0)

@@ -69,38 +69,29 @@ class Probe(Protocol):
 
 
 @dataclass(frozen=True)
-class BothWays:
-    """An asymmetric probe made symmetric: the distance of a pair is the mean of both directions.
+class Distance:
+    """A probe made of its parts, as `Probe` describes them."""
+
+    name: str
+    facts: Mapping[str, str]
+    matrices: Callable[[Sequence[Block]], list[Floats]]
+    bounds: tuple[float, float] = (0.0, 1.0)
+    symmetric: bool = True
+    negative_type: NegativeType = "unknown"
+
+
+def both_ways(probe: Probe) -> Distance:
+    """Make an asymmetric probe symmetric: the distance of a pair is the mean of both directions.
 
     Means over pairs i < j are then means over all ordered pairs. A pair with an undefined direction
     is undefined.
     """
 
-    probe: Probe
+    def matrices(blocks: Sequence[Block]) -> list[Floats]:
+        return [(matrix + matrix.T) / 2 for matrix in probe.matrices(blocks)]
 
-    @property
-    def name(self) -> str:
-        """The name of the probe."""
-        return self.probe.name
-
-    @property
-    def bounds(self) -> tuple[float, float]:
-        """The bounds of one direction, and so of the mean."""
-        return self.probe.bounds
-
-    @property
-    def negative_type(self) -> NegativeType:
-        """What the probe states."""
-        return negative_type(self.probe)
-
-    @property
-    def facts(self) -> Mapping[str, str]:
-        """The facts of the probe, and that both directions count."""
-        return {**self.probe.facts, "directions": "mean-of-both"}
-
-    def matrices(self, blocks: Sequence[Block]) -> list[Floats]:
-        """The mean of each matrix and its transpose."""
-        return [(matrix + matrix.T) / 2 for matrix in self.probe.matrices(blocks)]
+    facts = {**probe.facts, "directions": "mean-of-both"}
+    return Distance(probe.name, facts, matrices, probe.bounds, True, negative_type(probe))
 
 
 def is_symmetric(probe: Probe) -> bool:
@@ -130,57 +121,56 @@ class Batched:
     negative_type: NegativeType = "unknown"
 
 
-@dataclass(frozen=True)
-class Custom:
-    """A probe made from a function, called once per wanted pair, or once per direction."""
+def probe_of(name: str, facts: Mapping[str, str], given: Batched) -> Distance:
+    """Make a probe from a function, called once per wanted pair, or once per direction."""
 
-    name: str
-    function: OfMany
-    facts: Mapping[str, str]
-    bounds: tuple[float, float] = ANY
-    symmetric: bool = True
-    negative_type: NegativeType = "unknown"
+    def matrices(blocks: Sequence[Block]) -> list[Floats]:
+        return _matrices(name, given, blocks)
 
-    def matrices(self, blocks: Sequence[Block]) -> list[Floats]:
-        """Distances per block; NaN is undefined; 0 from a text to itself."""
-        matrices = [np.full((len(block.texts),) * 2, np.nan) for block in blocks]
-        for matrix in matrices:
-            np.fill_diagonal(matrix, 0.0)
-        pairs = self._pairs(blocks)
-        while batch := list(islice(pairs, BATCH)):
-            left = [blocks[k].texts[i] for k, i, _ in batch]
-            right = [blocks[k].texts[j] for k, _, j in batch]
-            for (k, i, j), value in zip(batch, self._distances(left, right), strict=True):
-                matrices[k][i, j] = value
-                if self.symmetric:
-                    matrices[k][j, i] = value
-        return matrices
+    about = given.bounds, given.symmetric, given.negative_type
+    return Distance(name, facts, matrices, *about)
 
-    def _pairs(self, blocks: Sequence[Block]) -> Iterator[tuple[int, int, int]]:
-        """Yield block, row and column of each distance to compute."""
-        for k, block in enumerate(blocks):
-            for i, j in block.wanted():
-                yield k, i, j
-                if not self.symmetric:
-                    yield k, j, i
 
-    def _distances(self, left: list[str], right: list[str]) -> Floats:
-        try:  # user code may raise anything or return a non-number
-            values = numbers(self.function(left, right))
-        except (Exception, SystemExit) as error:
-            problem = f"the probe {self.name} failed on a pair ({error_line(error)})"
-            fix = "give a function of two texts that returns a number"
-            raise UsageError(f"{problem}; {fix}.") from error
-        if values.shape != (len(left),):
-            problem = f"returned an array of shape {values.shape} for {len(left)} pairs"
-            raise UsageError(f"the probe {self.name} {problem}; return one number per pair.")
-        low, high = self.bounds
-        wrong = np.isinf(values) | (values < low) | (values > high)
-        if wrong.any():
-            problem = f"returned {values[wrong][0]}, which is not between {low} and {high}"
-            fix = "return NaN for an undefined pair, or state other bounds"
-            raise UsageError(f"the probe {self.name} {problem}; {fix}.")
-        return values
+def _matrices(name: str, given: Batched, blocks: Sequence[Block]) -> list[Floats]:
+    """Distances per block; NaN is undefined; 0 from a text to itself."""
+    matrices = [np.full((len(block.texts),) * 2, np.nan) for block in blocks]
+    for matrix in matrices:
+        np.fill_diagonal(matrix, 0.0)
+    pairs = _pairs(blocks, given.symmetric)
+    while batch := list(islice(pairs, BATCH)):
+        left = [blocks[k].texts[i] for k, i, _ in batch]
+        right = [blocks[k].texts[j] for k, _, j in batch]
+        for (k, i, j), value in zip(batch, _distances(name, given, left, right), strict=True):
+            matrices[k][i, j] = value
+            if given.symmetric:
+                matrices[k][j, i] = value
+    return matrices
+
+
+def _pairs(blocks: Sequence[Block], symmetric: bool) -> Iterator[tuple[int, int, int]]:
+    """Yield block, row and column of each distance to compute."""
+    for k, block in enumerate(blocks):
+        for i, j in block.wanted():
+            yield from ((k, i, j),) if symmetric else ((k, i, j), (k, j, i))
+
+
+def _distances(name: str, given: Batched, left: list[str], right: list[str]) -> Floats:
+    try:  # user code may raise anything or return a non-number
+        values = numbers(given.function(left, right))
+    except (Exception, SystemExit) as error:
+        problem = f"the probe {name} failed on a pair ({error_line(error)})"
+        fix = "give a function of two texts that returns a number"
+        raise UsageError(f"{problem}; {fix}.") from error
+    if values.shape != (len(left),):
+        problem = f"returned an array of shape {values.shape} for {len(left)} pairs"
+        raise UsageError(f"the probe {name} {problem}; return one number per pair.")
+    low, high = given.bounds
+    wrong = np.isinf(values) | (values < low) | (values > high)
+    if wrong.any():
+        problem = f"returned {values[wrong][0]}, which is not between {low} and {high}"
+        fix = "return NaN for an undefined pair, or state other bounds"
+        raise UsageError(f"the probe {name} {problem}; {fix}.")
+    return values
 
 
 def numbers(values: Any) -> Floats:
@@ -197,14 +187,12 @@ def probe_from(name: str, candidate: Any) -> Probe:
         probe: Probe = candidate
         return probe
     if isinstance(candidate, Batched):
-        function, bounds = candidate.function, candidate.bounds
-        about = candidate.symmetric, candidate.negative_type
-        return Custom(name, function, _facts(function), bounds, *about)
+        return probe_of(name, _facts(candidate.function), candidate)
     if not callable(candidate):
         raise UsageError(f"the probe {name} is not a function of two texts; give one.")
     symmetric = bool(getattr(candidate, "symmetric", True))
     function = lambda *texts: list(map(candidate, *texts))  # noqa: E731
-    return Custom(name, function, _facts(candidate), symmetric=symmetric)
+    return probe_of(name, _facts(candidate), Batched(function, symmetric=symmetric))
 
 
 def _facts(function: Any) -> Mapping[str, str]:

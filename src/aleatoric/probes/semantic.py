@@ -2,106 +2,85 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Sequence
+from typing import Any
 
 import numpy as np
 
 from aleatoric.errors import UsageError
-from aleatoric.probes.base import Block, NegativeType
+from aleatoric.probes.base import ANY, Block, Distance
 from aleatoric.probes.encoders import SentenceEncoder, VectorCache, embedded
 from aleatoric.probes.tools import Tools
 from aleatoric.types import Floats
 
-
-@dataclass(frozen=True)
-class Embedding:
-    """A distance between the embeddings of two texts; undefined for texts of white space only."""
-
-    encoder: SentenceEncoder
-    cache: VectorCache | None
-    facts: Mapping[str, str]
-    name: str
-
-    def matrices(self, blocks: Sequence[Block]) -> list[Floats]:
-        """Distances per block; each distinct text of all blocks is embedded once."""
-        texts = list(dict.fromkeys(text for block in blocks for text in block.texts))
-        vectors = self.prepared(embedded(self.encoder, texts, self.cache))
-        row = {text: i for i, text in enumerate(texts)}
-        return [self._matrix(vectors, [row[text] for text in block.texts]) for block in blocks]
-
-    def _matrix(self, vectors: Floats, rows: list[int]) -> Floats:
-        distances = self.between(vectors[rows])
-        # The distance of a text to itself is exactly 0, without rounding; NaN stays.
-        distances[np.equal.outer(rows, rows) & ~np.isnan(distances)] = 0.0
-        return distances
-
-    def prepared(self, vectors: Floats) -> Floats:
-        """The vectors to compare."""
-        return vectors
-
-    def between(self, vectors: Floats) -> Floats:
-        """The distances between all rows."""
-        raise NotImplementedError
+Parts = tuple[SentenceEncoder, VectorCache | None, str]
+"""The encoder, its cache, and how the name of a probe says which encoder it is."""
+Between = Callable[[Floats], Floats]
+"""Vectors -> the distances between all of them."""
 
 
-@dataclass(frozen=True)
-class Semantic(Embedding):
+def semantic(encoder: SentenceEncoder, cache: VectorCache | None, label: str = "") -> Distance:
     """1 - cosine of sentence embeddings: 0 for the same direction, 2 for opposite ones.
 
     It is half the squared distance of unit vectors, so that the energy distance compares mean
     directions only.
     """
-
-    name: str = "semantic"
-    bounds: tuple[float, float] = (0.0, 2.0)
-    negative_type: NegativeType = "yes"
-
-    def prepared(self, vectors: Floats) -> Floats:
-        """Unit vectors; a vector of zeros has no direction."""
-        with np.errstate(invalid="ignore"):
-            units: Floats = vectors / np.linalg.norm(vectors, axis=1, keepdims=True)
-        return units
-
-    def between(self, vectors: Floats) -> Floats:
-        """1 minus the cosines of unit vectors."""
-        distances: Floats = np.clip(1 - vectors @ vectors.T, 0.0, 2.0)
-        return distances
+    return _embedding(f"semantic{label}", encoder, cache, _cosines, (0.0, 2.0), "yes")
 
 
-@dataclass(frozen=True)
-class Euclidean(Embedding):
+def euclidean(encoder: SentenceEncoder, cache: VectorCache | None, label: str = "") -> Distance:
     """The Euclidean distance of sentence embeddings, as the encoder gives them.
 
     The energy distance is then 0 only for two equal distributions of embeddings.
     """
-
-    name: str = "euclidean"
-    bounds: tuple[float, float] = (0.0, float("inf"))
-    negative_type: NegativeType = "strict"
-
-    def between(self, vectors: Floats) -> Floats:
-        """The lengths of the differences."""
-        from scipy.spatial.distance import cdist  # a slow import
-
-        distances: Floats = cdist(vectors, vectors)
-        return distances
+    return _embedding(f"euclidean{label}", encoder, cache, _lengths, ANY, "strict")
 
 
-def open_semantic(argument: str, tools: Tools) -> Semantic:
+def _cosines(vectors: Floats) -> Floats:
+    with np.errstate(invalid="ignore"):  # a vector of zeros has no direction
+        units: Floats = vectors / np.linalg.norm(vectors, axis=1, keepdims=True)
+    return np.clip(1 - units @ units.T, 0.0, 2.0)
+
+
+def _lengths(vectors: Floats) -> Floats:
+    from scipy.spatial.distance import cdist  # a slow import
+
+    return np.asarray(cdist(vectors, vectors))
+
+
+def _embedding(
+    name: str, encoder: SentenceEncoder, cache: VectorCache | None, between: Between, *about: Any
+) -> Distance:
+    """A distance between the embeddings of two texts; undefined for texts of white space only."""
+
+    def matrices(blocks: Sequence[Block]) -> list[Floats]:
+        # Each distinct text of all blocks is embedded once.
+        texts = list(dict.fromkeys(text for block in blocks for text in block.texts))
+        vectors, row = embedded(encoder, texts, cache), {text: i for i, text in enumerate(texts)}
+        return [_matrix(vectors, [row[text] for text in b.texts], between) for b in blocks]
+
+    bounds, negative_type = about
+    return Distance(name, {"encoder": encoder.label}, matrices, bounds, True, negative_type)
+
+
+def _matrix(vectors: Floats, rows: list[int], between: Between) -> Floats:
+    distances = between(vectors[rows])
+    # The distance of a text to itself is exactly 0, without rounding; NaN stays.
+    distances[np.equal.outer(rows, rows) & ~np.isnan(distances)] = 0.0
+    return distances
+
+
+def open_semantic(argument: str, tools: Tools) -> Distance:
     """`semantic`: 1 - cosine of sentence embeddings; `semantic@LABEL` by another encoder."""
-    return Semantic(*_parts("semantic", argument, tools))
+    return semantic(*_parts("semantic", argument, tools))
 
 
-def open_euclidean(argument: str, tools: Tools) -> Euclidean:
+def open_euclidean(argument: str, tools: Tools) -> Distance:
     """`euclidean`: Euclidean distance of sentence embeddings; `euclidean@LABEL` as `semantic`."""
-    return Euclidean(*_parts("euclidean", argument, tools))
+    return euclidean(*_parts("euclidean", argument, tools))
 
 
-def _parts(
-    kind: str, argument: str, tools: Tools
-) -> tuple[SentenceEncoder, VectorCache | None, Mapping[str, str], str]:
+def _parts(kind: str, argument: str, tools: Tools) -> Parts:
     if argument and not argument.startswith("@"):
         raise UsageError(f"the probe {kind} takes no number; write {kind}.")
-    encoder = tools.encoder_named(argument.removeprefix("@"))
-    return encoder, tools.cache, {"encoder": encoder.label}, f"{kind}{argument}"
+    return tools.encoder_named(argument.removeprefix("@")), tools.cache, argument

@@ -14,7 +14,7 @@ from importlib.metadata import version
 from typing import Any
 
 from aleatoric import registry
-from aleatoric.errors import UsageError, needs
+from aleatoric.errors import UsageError, first_line, needs, refuse_argument
 
 Tagger = Callable[[str, Sequence[str]], list[str]]
 """(context, words) -> universal tags of the words."""
@@ -58,48 +58,35 @@ def from_penn(tag: str) -> str:
     return PENN.get(tag) or PENN.get(tag.partition("-")[0], "X")
 
 
-def near(context: str, size: int = WINDOW) -> str:
-    """The last words of a context."""
-    return " ".join(context.split()[-size:])
+class UniversalTagger:
+    """A tagger of both kinds: called, it tags words that continue a context.
 
+    The tags of the latest context, which several systems share, are cached. `tagset` is that of
+    `tag_texts`, for signatures.
+    """
 
-class CachingTagger:
-    """A tagger that caches the tags of the latest context, which several systems share."""
-
-    def __init__(self, tagger: Tagger) -> None:
-        self._tagger, self._context = tagger, ""
+    def __init__(
+        self, label: str, in_context: Tagger, tag_texts: TextTagger, tagset: str = "petrov-2012"
+    ) -> None:
+        self.label, self.tag_texts, self.tagset = label, tag_texts, tagset
+        self._in_context, self._context = in_context, ""
         self._known: dict[str, str] = {}
 
     def __call__(self, context: str, words: Sequence[str]) -> list[str]:
-        """The tags of the words, from the cache if the context is the same as before."""
-        window = near(context)
+        """The tags of the words, each as the continuation of the last words of the context."""
+        window = " ".join(context.split()[-WINDOW:])
         if window != self._context:
             self._context, self._known = window, {}
         new = [word for word in dict.fromkeys(words) if word not in self._known]
         if new:
-            self._known |= zip(new, self._tagger(window, new), strict=True)
+            self._known |= zip(new, self._in_context(window, new), strict=True)
         return [self._known[word] for word in words]
-
-
-@dataclass(frozen=True)
-class UniversalTagger:
-    """A tagger of both kinds: called, it tags words that continue a context."""
-
-    label: str
-    in_context: Tagger
-    tag_texts: TextTagger
-    tagset: str = "petrov-2012"
-    """The tagset of `tag_texts`, for signatures."""
-
-    def __call__(self, context: str, words: Sequence[str]) -> list[str]:
-        """The tags of the words, each as the continuation of the context."""
-        return self.in_context(context, words)
 
 
 @cache
 def textblob(argument: str = "") -> UniversalTagger:
     """TextBlob's rule-based tagger (Brill), for English; needs no downloaded data."""
-    _refuse_argument("tagger", "--tagger textblob", argument)
+    refuse_argument("tagger", "--tagger textblob", argument)
     with needs("textblob", "nlp"):
         from textblob.en import parser
 
@@ -116,7 +103,7 @@ def textblob(argument: str = "") -> UniversalTagger:
 
     return UniversalTagger(
         f"textblob@{version('textblob')}",
-        CachingTagger(in_context),
+        in_context,
         lambda texts: [
             [from_penn(tag) if token.strip() else "X" for token, tag, *_ in tagged]
             for tagged in (parser.find_tags(list(tokens)) for tokens in texts)
@@ -126,7 +113,7 @@ def textblob(argument: str = "") -> UniversalTagger:
 
 def nltk(argument: str = "") -> UniversalTagger:
     """NLTK's averaged perceptron, the tagger of the paper; needs its data."""
-    _refuse_argument("tagger", "--tagger nltk", argument)
+    refuse_argument("tagger", "--tagger nltk", argument)
     with needs("nltk", "nlp"):
         from nltk.tag import PerceptronTagger
         from nltk.tokenize import NLTKWordTokenizer
@@ -146,7 +133,7 @@ def nltk(argument: str = "") -> UniversalTagger:
 
     return UniversalTagger(
         f"nltk@{version('nltk')}",
-        CachingTagger(in_context),
+        in_context,
         lambda texts: [[from_penn(tag) for _, tag in tagger.tag(list(text))] for text in texts],
     )
 
@@ -154,25 +141,24 @@ def nltk(argument: str = "") -> UniversalTagger:
 def spacy(argument: str = "") -> UniversalTagger:
     """A spaCy pipeline: `spacy:NAME`, by default en_core_web_sm; must be installed."""
     name = argument or "en_core_web_sm"
-    with needs("spacy", "nlp"):
-        from spacy import load
-    try:
-        pipeline = load(name, exclude=["ner", "parser", "lemmatizer"])
-    except OSError:
-        fix = f"run python -m spacy download {name}, or use --tagger textblob"
-        raise UsageError(f"the spaCy pipeline {name} is not installed: {fix}.") from None
+    pipeline = spacy_pipeline(name, ("ner", "parser", "lemmatizer"), ", or use --tagger textblob")
     return UniversalTagger(
         f"spacy:{name}@{version('spacy')}",
-        CachingTagger(lambda context, words: _spacy_tags(pipeline, context, words)),
+        lambda context, words: _spacy_tags(pipeline, context, words),
         lambda texts: _spacy_texts(pipeline, texts),
         tagset="universal-dependencies",
     )
 
 
-def _refuse_argument(kind: str, usage: str, argument: str) -> None:
-    if argument:
-        name = usage.rpartition(" ")[2]
-        raise UsageError(f"the {kind} {name} takes no argument; write {usage}.")
+def spacy_pipeline(name: str, exclude: Sequence[str], instead: str = "") -> Any:
+    """An installed spaCy pipeline without some of its components."""
+    with needs("spacy", "nlp"):
+        from spacy import load
+    try:
+        return load(name, exclude=list(exclude))
+    except OSError:
+        fix = f"run python -m spacy download {name}{instead}"
+        raise UsageError(f"the spaCy pipeline {name} is not installed: {fix}.") from None
 
 
 def _spacy_tags(pipeline: Any, context: str, words: Sequence[str]) -> list[str]:
@@ -209,7 +195,7 @@ def open_tokeniser(spec: str) -> Tokeniser:
 
 def whitespace(argument: str = "") -> Tokeniser:
     """Split at white space."""
-    _refuse_argument("tokeniser", "whitespace", argument)
+    refuse_argument("tokeniser", "whitespace", argument)
     return Tokeniser("whitespace", lambda texts: [text.split() for text in texts])
 
 
@@ -250,7 +236,7 @@ def _language(name: str) -> Any:
         return package.load(name, exclude=_PARTS.split())
     except (ImportError, OSError) as error:
         # Some languages need another package, which the first line names.
-        reason = (str(error).splitlines() or [type(error).__name__])[0].rstrip(". ")
+        reason = first_line(error).rstrip(". ")
         raise UsageError(
             f"spaCy cannot open the language or pipeline {name!r} ({reason}); write spacy:en, "
             "spacy:de or another language's code, or install what is missing (a pipeline: "

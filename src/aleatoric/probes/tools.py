@@ -8,13 +8,13 @@ from __future__ import annotations
 
 import re
 from collections import Counter
-from collections.abc import Callable, Hashable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Hashable, Iterable, Iterator, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from functools import cached_property
 from importlib.util import find_spec
 from pathlib import PurePath
-from typing import Any, Literal
+from typing import Any, Literal, TypeVar
 
 import numpy as np
 
@@ -22,8 +22,8 @@ from aleatoric import hub, registry
 from aleatoric.errors import UsageError, did_you_mean, needs, quoted
 from aleatoric.probes.base import (
     Block,
-    BothWays,
     Probe,
+    both_ways,
     is_code,
     is_symmetric,
     probe_at,
@@ -41,6 +41,8 @@ from aleatoric.probes.taggers import TextTagger, Tokeniser, UniversalTagger, ope
 from aleatoric.types import Floats
 
 Tokens = list[str]
+T = TypeVar("T")
+NgramKind = Literal["lexical", "syntactic"]
 Rows = tuple[list[int], ArrayNgrams | CompiledNgrams]
 """Indices of blocks of a batch, all of one shape, and their n-grams."""
 CHUNK = 128
@@ -173,14 +175,19 @@ class TextBatch:
     blocks: tuple[Block, ...]
     _tokens_of: Callable[[Iterable[str]], dict[str, Tokens]]
     _tagger: TextTagger
-    _ngrams: dict[str, list[Rows]] = field(default_factory=dict)
+    _computed: dict[str, Any] = field(default_factory=dict)
 
-    def distances(self, kind: Literal["lexical", "syntactic"], order: int) -> list[Floats]:
+    def once(self, name: str, compute: Callable[[], T]) -> T:
+        """What several probes read of the batch, computed on first use."""
+        if name not in self._computed:
+            self._computed[name] = compute()
+        known: T = self._computed[name]
+        return known
+
+    def distances(self, kind: NgramKind, order: int) -> list[Floats]:
         """Distances per block by n-grams of lower-cased tokens, or of part-of-speech tags."""
-        if kind not in self._ngrams:
-            symbols = (self.tokens, str.lower) if kind == "lexical" else (self.tags, str)
-            self._ngrams[kind] = self._counted(*symbols)
-        return self._matrices(self._ngrams[kind], order)
+        symbols = (self.tokens, str.lower) if kind == "lexical" else (self.tags, str)
+        return self._matrices(self.once(kind, lambda: self._counted(*symbols)), order)
 
     def distances_by(self, symbols: dict[str, list[str]]) -> list[Floats]:
         """Distances per block by given symbols of each distinct text."""
@@ -365,33 +372,17 @@ _PARTS = re.compile("([^-:@]*)(.*)", re.DOTALL)
 """The kind of a built-in probe, and its argument: -N for an order, :MODEL, @ENCODER."""
 
 
-def open_probes(
-    names: Sequence[str],
-    language: str = "en",
-    tokeniser: str | None = None,
-    tagger: str | None = None,
-    encoder: str | None = None,
-    cache: VectorCache | None = None,
-    given: Mapping[str, Any] | None = None,
-) -> list[Probe]:
-    """The probes of one run, which tokenize, tag and embed each text of a batch only once.
+def probes_with(tools: Tools, names: Sequence[str]) -> list[Probe]:
+    """The probes of these names, all of them symmetric.
 
-    A name is a built-in or registered probe, one of `given` (your own functions), or
-    module:function. Tools default to those of the language; `cache` stores embeddings.
+    A name is a built-in or registered probe, or module:function. The tools that the probes share
+    tokenize, tag and embed each text of a batch only once.
     """
-    encoders = () if encoder is None else (encoder,)
-    return probes_with(Tools(language, tokeniser, tagger, encoders, cache), names, given)
-
-
-def probes_with(
-    tools: Tools, names: Sequence[str], given: Mapping[str, Any] | None = None
-) -> list[Probe]:
-    """The probes of these names, with the tools that they share; all of them symmetric."""
-    opened = [_open(name, tools, given or {}) for name in dict.fromkeys(names)]
+    opened = [_open(name, tools) for name in dict.fromkeys(names)]
     if repeated := [name for name, n in Counter(p.name for p in opened).items() if n > 1]:
         fix = "name one of them, or rename the folder of one"
         raise UsageError(f"two probes have the name {repeated[0]}; {fix}.")
-    return [probe if is_symmetric(probe) else BothWays(probe) for probe in opened]
+    return [probe if is_symmetric(probe) else both_ways(probe) for probe in opened]
 
 
 def default_names(
@@ -434,9 +425,7 @@ def left_out(
     return reasons
 
 
-def _open(name: str, tools: Tools, functions: Mapping[str, Any]) -> Probe:
-    if name in functions:
-        return probe_from(name, functions[name])
+def _open(name: str, tools: Tools) -> Probe:
     kind, argument = _PARTS.match(name).groups()  # type: ignore[union-attr]
     if is_code(name) and kind != "score":
         return probe_at(name)
@@ -453,37 +442,3 @@ def _check_name(name: str) -> None:
     if name not in added:
         near, forms = did_you_mean(name, known), ", ".join(known)
         raise UsageError(f"there is no probe {name!r}{near}; use {forms} or module:function.")
-
-
-@dataclass(frozen=True)
-class NgramProbe:
-    """N-grams of lower-cased tokens with punctuation, or of part-of-speech tags."""
-
-    kind: Literal["lexical", "syntactic"]
-    order: int
-    reader: TextReader
-    facts: Mapping[str, str]
-    bounds: tuple[float, float] = (0.0, 1.0)
-
-    @property
-    def name(self) -> str:
-        """lexical-1, syntactic-2, ..."""
-        return f"{self.kind}-{self.order}"
-
-    def matrices(self, blocks: Sequence[Block]) -> list[Floats]:
-        """Distances per block; NaN between two texts without n-grams."""
-        return self.reader.read(blocks).distances(self.kind, self.order)
-
-
-def open_lexical(argument: str, tools: Tools) -> NgramProbe:
-    """`lexical-N`: n-grams of order N of lower-cased tokens."""
-    facts = {"tokeniser": tools.tokeniser.label, "case": "lower"}
-    return NgramProbe("lexical", order_of("lexical", argument), tools.reader, facts)
-
-
-def open_syntactic(argument: str, tools: Tools) -> NgramProbe:
-    """`syntactic-N`: n-grams of order N of part-of-speech tags."""
-    order = order_of("syntactic", argument)
-    facts = {"tokeniser": tools.tokeniser.label, "tagger": tools.tagger.label}
-    facts["tags"] = getattr(tools.tagger, "tagset", "the tagger's own")
-    return NgramProbe("syntactic", order, tools.reader, facts)

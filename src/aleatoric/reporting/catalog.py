@@ -50,7 +50,8 @@ def _section(
     uses: Mapping[str, Sequence[str]],
     notes: Sequence[str] = (),
 ) -> Table:
-    levels = {name: _level(name) for name in uses if not kinds}
+    # Only decoders are not of the registry.
+    levels = {name: "text" if name in WHOLE else "word, text" for name in uses if not kinds}
     found: dict[str, str] = {}
     for kind, level in kinds.items():
         for name in registry.names(kind):
@@ -61,11 +62,6 @@ def _section(
     rows += [(name, levels[name], name, _first_line(kind, name)) for name, kind in others]
     columns = ("name", "level", "use", "description")
     return Table(title, columns, tuple(rows), tuple(notes))
-
-
-def _level(decoder: str) -> str:
-    """Return the levels of a decoder."""
-    return "text" if decoder in WHOLE else "word, text"
 
 
 def _first_line(kind: str, name: str) -> str:

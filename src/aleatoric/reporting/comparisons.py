@@ -2,29 +2,21 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
+from collections.abc import Iterator, Sequence
+from dataclasses import replace
 
 from aleatoric.inference.estimate import with_cut_note
 from aleatoric.inference.paired import IDENTICAL
 from aleatoric.reporting import tables
-from aleatoric.reporting.parts import ReportPart
 from aleatoric.reporting.tables import listed, number, p_value, table_of_records, with_interval
-from aleatoric.reporting.views import View, view_of, view_of_run
+from aleatoric.reporting.views import view_of
 from aleatoric.result_types import Table
 from aleatoric.studies.compare import Compared, Comparison
 from aleatoric.studies.compare_statistics import better, by_metric
-from aleatoric.studies.figure_data import Picture
-from aleatoric.studies.tasks import (
-    PEOPLE,
-    ComparedTasks,
-    Task,
-    TaskComparison,
-    compare_tasks,
-    tasks_of,
-)
+from aleatoric.studies.tasks import PEOPLE, ComparedTasks, Task
 
 _NOTES = tables.TEXTS["compare"]["notes"]
+_TASK_NOTES = tables.TEXTS["tasks"]["notes"]
 _DATA_COLUMNS = (
     *("metric", "first", "second", "first_value", "second_value", "difference", "difference_low"),
     *("difference_high", "p", "p_holm", "p_bh", "cohen_d", "share_lower", "n_items", "n_groups"),
@@ -70,10 +62,12 @@ def _family_sizes(compared: Compared) -> str:
 
 
 def _pair_cells(comparison: Comparison) -> dict[str, str]:
+    """Return the cells of a comparison by column; some are of systems or of tasks only."""
     facts = comparison.record()
     p_values = {"p": "p", "p Holm": "p_holm", "p BH": "p_bh"}
-    return {
+    cells = {
         "metric": comparison.metric,
+        "system": comparison.system,
         "first − second": f"{comparison.first} − {comparison.second}",
         "difference": with_interval(comparison.paired.difference),
         **{name: p_value(facts[key]) for name, key in p_values.items()},
@@ -82,6 +76,8 @@ def _pair_cells(comparison: Comparison) -> dict[str, str]:
         "items": str(facts["n_items"]),
         "groups": str(facts["n_groups"]),
     }
+    left_out = ("p BH", "groups") if comparison.system else ("system",)
+    return {column: cell for column, cell in cells.items() if column not in left_out}
 
 
 def _lettered(compared: Compared, metric: str, system: str) -> str:
@@ -153,62 +149,6 @@ def _gap(comparison: Comparison, best: str, metric: str) -> str:
     return with_interval(difference)
 
 
-TITLE = "Across tasks"
-_TASK_NOTES = tables.TEXTS["tasks"]["notes"]
-
-
-@dataclass(frozen=True)
-class TasksSection:
-    """What a report shows of several tasks together."""
-
-    view: View
-    compared: ComparedTasks
-    pictures: Mapping[str, Picture]
-    names: tuple[str, ...]
-    notes: tuple[str, ...]
-
-    @property
-    def tables(self) -> list[Table]:
-        """The tables with intervals."""
-        return task_tables(self.compared, whole=True, intervals=True)
-
-    @property
-    def findings(self) -> list[str]:
-        """One sentence for people and for each system."""
-        return list(task_summary(self.compared))
-
-
-def sections_of(report_parts: Sequence[ReportPart]) -> Iterator[TasksSection]:
-    """Yield a section for each level whose runs have several corpora that it can compare."""
-    by_level: dict[str, dict[str, ReportPart]] = {}
-    left_out: dict[str, list[str]] = {}
-    for part in report_parts:
-        of_level = by_level.setdefault(part.level.name, {})
-        if of_level.setdefault(part.first.manifest["corpus"]["sha256"], part) is not part:
-            left_out.setdefault(part.level.name, []).append(str(part.first.path))
-    for name, own in by_level.items():
-        if len(own) > 1 and view_of_run(next(iter(own.values())).first).level.across:
-            yield _section([part.leading for part in own.values()], left_out.get(name, []))
-
-
-def _section(shown: Sequence[ReportPart], left_out: Sequence[str]) -> TasksSection:
-    view = view_of_run(shown[0].first)
-    labels = {member.label for part in shown for member in part.members}
-    tasks = tasks_of([store for part in shown for store in part.stores], systems=labels)
-    seed = shown[0].first.manifest["seed"]
-    compared = compare_tasks(tasks, metrics=_patterns(view, tasks), seed=seed)
-    names = tuple(task.name for task in tasks)
-    pictures = view.task_figures(dict(zip(names, shown, strict=True)))
-    notes = [f"{path}: the same corpus with other settings is not compared" for path in left_out]
-    return TasksSection(view, compared, pictures, names, (*compared.notes, *notes))
-
-
-def _patterns(view: View, tasks: Sequence[Task]) -> list[str]:
-    """Return the metrics of a page: those that the view names, as far as a task has them."""
-    known = {name for task in tasks for m in task.members.values() for name in m.results}
-    return [metric for metric in view.task_metrics if metric in known]
-
-
 # Tables ------------------------------------------------------------------------------------
 
 
@@ -266,26 +206,11 @@ def _pairs(compared: ComparedTasks, whole: bool) -> Iterator[Table]:
     notes = [note.format(families=families) for note in _TASK_NOTES["pairs"]]
     if len(shown) < len(compared.comparisons):
         notes.append(_TASK_NOTES["more"])
-    table = table_of_records("Pairs of tasks", list(map(_task_pair_cells, shown)))
+    table = table_of_records("Pairs of tasks", list(map(_pair_cells, shown)))
     hidden = () if any(c.system != PEOPLE for c in shown) else ("system",)
     if shown:
         wide = (*hidden, "p", "d", "first lower", "items")
         yield replace(table, notes=tuple(notes), wide=wide)
-
-
-def _task_pair_cells(comparison: TaskComparison) -> dict[str, str]:
-    facts = comparison.record()
-    return {
-        "metric": comparison.metric,
-        "system": comparison.system,
-        "first − second": f"{comparison.first} − {comparison.second}",
-        "difference": with_interval(comparison.paired.difference),
-        "p": p_value(facts["p"]),
-        "p Holm": p_value(facts["p_holm"]),
-        "d": number(facts["cohen_d"], 2),
-        "first lower": number(facts["share_lower"], 2),
-        "items": str(facts["n_items"]),
-    }
 
 
 def task_data(compared: ComparedTasks) -> list[Table]:
@@ -321,8 +246,7 @@ def task_summary(compared: ComparedTasks) -> Iterator[str]:
 
 def _tested(compared: ComparedTasks, label: str, metric: str) -> str:
     family = by_metric(compared.comparisons).get(metric, [])
-    own = [c for c in family if isinstance(c, TaskComparison) and c.system == label]
-    tests = [c for c in own if c.p_holm is not None]
+    tests = [c for c in family if c.system == label and c.p_holm is not None]
     if not tests:
         return "no test is possible"
     n = sum(c.is_significant(compared.alpha) for c in tests)

@@ -11,7 +11,7 @@ from aleatoric.inference.bootstrap import DEFAULT_METHOD
 from aleatoric.levels import word
 from aleatoric.levels.word_results import WIDE_LOSS, WITHHELD
 from aleatoric.levels.word_scoring import ORACLE
-from aleatoric.reporting.tables import UNDEFINED, number, p_value, with_interval
+from aleatoric.reporting.tables import TEXTS, UNDEFINED, number, p_value, with_interval
 from aleatoric.result_types import Result, Table
 from aleatoric.runs.run import Store
 from aleatoric.runs.tables import FINETUNING
@@ -49,10 +49,10 @@ def systems_table(
     )
     base = f"; base is {models[0]}" if models else ""
     notes = (
-        f"overlap, D², log loss, TVD: exact, on held-out passages{base}.",
-        "− base: paired over the contexts of held-out passages, passages resampled.",
+        _NOTES["systems"].format(base=base),
+        _NOTES["base"],
         *_family_notes(compared),
-        "perplexity: per token of the held-out passages, each by the model that never saw it.",
+        _NOTES["perplexity"],
         *_temperature_notes(facts),
     )
     wide = ("D² ↓", "log loss ↓", "TVD", *_LOG_LOSS_COLUMNS)
@@ -119,6 +119,7 @@ def _temperature_notes(facts: Mapping[str, Any]) -> Iterator[str]:
             yield f"{score} of the base per temperature: {listed}."
 
 
+_NOTES = TEXTS["finetune"]["notes"]
 COMPARED = ("sq_distance", "log_loss")
 """Two proper scores that show whether fine-tuning brought a model closer to people."""
 _LOG_LOSS_COLUMNS = ("log loss − base", "p Holm (log loss)")

@@ -17,9 +17,9 @@ from aleatoric.errors import UsageError, needs
 from aleatoric.levels import base
 from aleatoric.registry import Track, quietly
 from aleatoric.reporting import resource
-from aleatoric.reporting.comparisons import TITLE as TASKS_TITLE
-from aleatoric.reporting.comparisons import TasksSection, sections_of
+from aleatoric.reporting.comparisons import task_summary, task_tables
 from aleatoric.reporting.figures import draw_all, file_name, make_folder, writing_into
+from aleatoric.reporting.finetune import curve_pictures
 from aleatoric.reporting.page_data import to_data, to_json
 from aleatoric.reporting.parts import ReportPart, parts_of
 from aleatoric.reporting.tables import printable, to_latex, to_markdown, with_interval
@@ -28,6 +28,7 @@ from aleatoric.result_types import Table
 from aleatoric.runs.job import Job
 from aleatoric.runs.run import Store
 from aleatoric.studies.figure_data import Picture
+from aleatoric.studies.tasks import compare_tasks, tasks_of
 
 STYLES = ("look.css", "report.css")
 SCRIPTS = ("charts.js", "kinds.js", "downloads.js", "contexts.js", "page.js")
@@ -108,11 +109,11 @@ def make_report(
     if figures is not None:
         make_folder(figures)  # refused before any study is run
     pictures = [figure_data(part.leading, track, figures is None) for part in parts]
-    tasks = list(sections_of(parts))
+    tasks = task_parts(parts)
     if html is not None:
         numbered = enumerate(zip(parts, pictures, strict=True))
         sections = [Section(part, drawn, place, inputs) for place, (part, drawn) in numbered]
-        page = render(sections, [TasksPart(one, place) for place, one in enumerate(tasks)])
+        page = render(sections, tasks)
         # An unfinished page is never left behind.
         with writing_into(html, "file"), files.written_whole(html) as unfinished:
             unfinished.write_text(page, encoding="utf-8")
@@ -137,7 +138,7 @@ def figure_data(
     agreement = view.agreement(part.results)
     common: dict[str, Picture] = {} if agreement is None else {AGREEMENT: agreement}
     common |= view.figures(part, track, for_page)
-    by_run = {store.path: view_of_run(store).run_figures(store) for store in part.stores}
+    by_run = {store.path: curve_pictures(store) for store in part.stores}
     several = sum(map(bool, by_run.values())) > 1
     return common | {
         f"{name} {path}" if several else name: picture
@@ -212,18 +213,51 @@ def page_figures(
 
 
 class TasksPart:
-    """The part of the page that compares tasks."""
+    """The part of the page that compares the tasks of one level."""
 
-    def __init__(self, section: TasksSection, place: int = 0) -> None:
+    agreement = None
+
+    def __init__(
+        self, shown: Sequence[ReportPart], left_out: Sequence[str] = (), place: int = 0
+    ) -> None:
+        view = self.view = view_of_run(shown[0].first)
+        labels = {member.label for part in shown for member in part.members}
+        tasks = tasks_of([store for part in shown for store in part.stores], systems=labels)
+        # The metrics that the view names, as far as a task has them.
+        known = {name for task in tasks for m in task.members.values() for name in m.results}
+        metrics = [metric for metric in view.task_metrics if metric in known]
+        self.compared = compare_tasks(tasks, metrics=metrics, seed=shown[0].first.manifest["seed"])
+        self.tables = task_tables(self.compared, whole=True, intervals=True)
+        self.names = tuple(task.name for task in tasks)
+        self.pictures = view.task_figures(dict(zip(self.names, shown, strict=True)))
+        others = [
+            f"{path}: the same corpus with other settings is not compared" for path in left_out
+        ]
+        self.notes = (*self.compared.notes, *others)
         self.suffix = f"-tasks{f'-{place + 1}' if place else ''}"
-        self.title = f"{section.view.heading}: {TASKS_TITLE.lower()}"
-        self.agreement = None
-        self.section = section
-        self.facts = ", ".join(section.names)
+        self.title = f"{view.heading}: across tasks"
+        self.facts = ", ".join(self.names)
+        self.findings = list(task_summary(self.compared))
         self.figures = tuple(
             replace(figure, how_to_read=f"{figure.how_to_read} {ONE_PANEL}")
-            for figure in page_figures(section.view, section.pictures)
+            for figure in page_figures(view, self.pictures)
         )
+
+
+def task_parts(report_parts: Sequence[ReportPart]) -> list[TasksPart]:
+    """Return a part for each level whose runs have several corpora that it can compare."""
+    by_level: dict[str, dict[str, ReportPart]] = {}
+    left_out: dict[str, list[str]] = {}
+    for part in report_parts:
+        of_level = by_level.setdefault(part.level.name, {})
+        if of_level.setdefault(part.first.manifest["corpus"]["sha256"], part) is not part:
+            left_out.setdefault(part.level.name, []).append(str(part.first.path))
+    several = {name: list(own.values()) for name, own in by_level.items() if len(own) > 1}
+    compared = {n: own for n, own in several.items() if view_of_run(own[0].first).level.across}
+    return [
+        TasksPart([part.leading for part in own], left_out.get(name, ()), place)
+        for place, (name, own) in enumerate(compared.items())
+    ]
 
 
 def title_of(titles: Sequence[str]) -> str:

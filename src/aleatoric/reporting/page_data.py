@@ -5,13 +5,13 @@ from __future__ import annotations
 import heapq
 import json
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass, field, fields, is_dataclass, replace
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 import numpy as np
 
 from aleatoric.reporting.tables import Column, printable, short
-from aleatoric.studies.figure_data import Boxes, Picture, Scatter
+from aleatoric.studies.figure_data import Boxes, Picture, Scatter, dump_pictures
 from aleatoric.types import FAILED, Case, Categorical
 
 MOST_POINTS = 4000
@@ -29,21 +29,19 @@ def to_data(picture: Picture) -> dict[str, Any]:
     if isinstance(picture, Boxes):
         samples = {name: np.asarray(sample, np.float64) for name, sample in picture.values.items()}
         boxes = {printable(name): _box(sample) for name, sample in samples.items()}
-        return {**_plain(replace(picture, values={})), "boxes": boxes}
+        return {**_plain(dump_pictures(replace(picture, values={}))), "boxes": boxes}
     if isinstance(picture, Scatter):
         every = -(-len(picture.x) // MOST_POINTS) or 1
         picture = replace(picture, x=picture.x[::every], y=picture.y[::every])
-    data: dict[str, Any] = _plain(picture)
+    data: dict[str, Any] = _plain(dump_pictures(picture))
     return data
 
 
 def _plain(value: Any) -> Any:
-    if is_dataclass(value) and not isinstance(value, type):
-        values = {field.name: _plain(getattr(value, field.name)) for field in fields(value)}
-        return {"kind": type(value).__name__, **values}
+    """Return dumped figures with rounded numbers and printable texts."""
     if isinstance(value, Mapping):
         return {printable(str(key)): _plain(item) for key, item in value.items()}
-    if isinstance(value, list | tuple):
+    if isinstance(value, list):
         return [_plain(item) for item in value]
     if isinstance(value, str):
         return printable(value)

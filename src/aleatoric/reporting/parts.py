@@ -16,7 +16,7 @@ from aleatoric import registry
 from aleatoric.inference.bootstrap import DEFAULT_METHOD, NO_INTERVALS
 from aleatoric.inference.estimate import CUT_MARK
 from aleatoric.levels.base import Level, level_of
-from aleatoric.reporting.tables import interval_ends, with_interval
+from aleatoric.reporting.tables import TEXTS, interval_ends, with_interval
 from aleatoric.result_types import Result
 from aleatoric.runs.run import Store, labels_of
 from aleatoric.studies.compare_statistics import better
@@ -142,12 +142,8 @@ class ReportPart:
     def systems_notes(self) -> Iterator[str]:
         """Which of many systems a page shows in detail."""
         if self.leading is not self:
-            yield (
-                f"There are {len(self.members)} systems: the table of systems shows all of them. "
-                "Intervals, letters, findings, figures and contexts are those of the "
-                f"{MOST_DETAILED} systems that lead by {self.level.leading}; p-values do not "
-                "account for this choice. aleatoric compare --system compares others."
-            )
+            facts = {"n": len(self.members), "shown": MOST_DETAILED, "metric": self.level.leading}
+            yield TEXTS["any"]["notes"]["many_systems"].format(**facts)
 
 
 def parts_of(stores: Sequence[Store]) -> list[ReportPart]:

@@ -29,13 +29,13 @@ from aleatoric.levels.text_variability import Verdict, sentences, verdicts
 from aleatoric.probes.base import NEGATIVE_TYPE
 from aleatoric.registry import Track
 from aleatoric.reporting import tables, text_figures, views
-from aleatoric.reporting.finetune import curve_pictures, perplexity
+from aleatoric.reporting.finetune import perplexity
 from aleatoric.reporting.page_data import ItemAnswers, ItemList, Measure, to_data
 from aleatoric.reporting.parts import AGREEMENTS, ReportPart, agreement_bars
 from aleatoric.reporting.tables import Column, Letters, TableCell, number, printable, with_interval
 from aleatoric.reporting.text_figures import instance_panels, main_of, probes_of
 from aleatoric.reporting.views import ByMetric, PageItems, Rows, View, by_system, systems_of
-from aleatoric.reporting.words import variability
+from aleatoric.reporting.words import clauses, variability
 from aleatoric.result_types import Result, Table
 from aleatoric.runs.formats import load_texts
 from aleatoric.runs.run import Store, StoredTexts
@@ -271,11 +271,8 @@ def _joint_verdict(judged: Sequence[Verdict]) -> str:
             "have texts that seem to depend on people's",
         ),
     }
-    clauses = []
-    for closeness, (singular, plural) in phrases.items():
-        if systems := [v.system for v in judged if v.closeness == closeness]:
-            clauses.append(f"{tables.listed(systems)} {singular if len(systems) == 1 else plural}")
-    first = [f"By {judged[0].probe}, {'; '.join(clauses)}."] if clauses else []
+    found = clauses(phrases, {verdict.system: verdict.closeness for verdict in judged})
+    first = [f"By {judged[0].probe}, {found}."] if found else []
     names = {
         text_variability.MORE: "more",
         text_variability.LESS: "less",
@@ -608,7 +605,3 @@ class FinetuneTextView(TextView):
         columns = ("epoch", "training loss", "validation loss", "validation perplexity")
         training = Table("Training", columns, tuple(rows), tuple(notes))
         return [*super().run_tables(store), *([training] if rows else [])]
-
-    def run_figures(self, store: Store) -> dict[str, Picture]:
-        """Return losses and perplexities by epoch."""
-        return curve_pictures(store)

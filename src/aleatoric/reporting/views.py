@@ -41,6 +41,7 @@ Cells = tuple[TableCell, ...]
 Rows = tuple[Cells, ...]
 CAPTIONS: Mapping[str, Mapping[str, tuple[str, str]]] = tomllib.loads(resource("captions.toml"))
 """Level -> figure, or list of items -> its title, and how to read it."""
+_NOTES = tables.TEXTS["any"]["notes"]
 FEW_GROUPS = 10
 """With fewer groups, intervals are wide and tests detect little."""
 CONTEXT_CHARS = 180
@@ -183,10 +184,7 @@ class View:
         yield from _few_groups(defined)
         if on_different_items(defined):
             counts = ", ".join(f"{r.system} {r.estimate.n_items}" for r in defined)
-            yield (
-                f"The systems were measured on different items ({counts}): compare them with "
-                "aleatoric compare, which uses the items that they share."
-            )
+            yield _NOTES["different_items"].format(counts=counts)
 
     def _models(self, results: Iterable[Result], metric: str) -> list[Result]:
         return [r for r in results if r.metric == metric and r.system not in self.level.controls]
@@ -268,10 +266,6 @@ class View:
         estimates = {r.system: r.estimate for r in part.results if r.metric == metric}
         series = {metric: list(estimates.values())}
         return {"leading": parts.interval_dots("", metric, tuple(estimates), series)}
-
-    def run_figures(self, store: Store) -> dict[str, Picture]:
-        """Return the data of figures about one run, besides those of its results."""
-        return {}
 
     def curves(self, store: Store) -> dict[str, Any]:
         """Return the reliability diagrams of each system."""
@@ -455,10 +449,4 @@ def _few_groups(results: Sequence[Result]) -> Iterator[str]:
         return
     most = max(few.values())
     which = "" if len(few) == len(results) else f"{tables.listed(list(few))}: "
-    if most == 1:
-        yield f"{which}There is one group of items, so that no interval and no test is possible."
-    else:
-        yield (
-            f"{which}There is little to resample ({most} groups of items): intervals are "
-            "wide, and tests detect only large differences."
-        )
+    yield _NOTES["one_group" if most == 1 else "few_groups"].format(which=which, most=most)

@@ -35,7 +35,7 @@ from aleatoric.runs.run import Store
 from aleatoric.runs.tables import FINETUNING
 from aleatoric.studies import figure_data
 from aleatoric.studies.by_agreement import by_agreement
-from aleatoric.studies.compare import ALPHA, Compared, dependent_draws, is_dependent
+from aleatoric.studies.compare import ALPHA, Compared, dependent_notes, is_dependent
 from aleatoric.studies.figure_data import HeatMap, Panels, Picture, WordBars, histograms
 from aleatoric.studies.people import split_tvds
 from aleatoric.types import FAILED, Case, Categorical, Choices, Draws, Floats, Item, Row
@@ -185,6 +185,7 @@ def passage_bars(cases: Sequence[Case], system: str) -> Panels:
 
 
 _NOTES = tables.TEXTS["word"]["notes"]
+_LEADING_NOTES = tables.TEXTS["word"]["leading"]
 _LEADING = ("overlap", "sq_distance", "log_loss", "tvd")
 _MEASURES = [Measure(key, *facts) for key, facts in tables.TEXTS["word"]["measures"].items()]
 
@@ -214,12 +215,10 @@ class WordView(View):
         """Return overlap, squared distance, log loss and TVD; the rest is left to `--wide`."""
         (table,), leading = self.tables(results), [self.columns[m][0][0] for m in _LEADING]
         rest = tuple(name for name in table.columns[1:-1] if name not in leading)
-        notes = ["overlap: 1 for a perfect model.", "D²: squared distance, 0 for a perfect model."]
-        if any(result.metric == "log_loss" for result in results):
-            notes.append("log loss: people's mean negative log-probability in nats, if exact.")
-        meaning = "TVD: the papers' metric, from its debiased to its plain value; not for ranking."
+        has_loss = any(result.metric == "log_loss" for result in results)
+        notes = (text for name, text in _LEADING_NOTES.items() if has_loss or name != "log_loss")
         counts = self._count_note(results, ("log_loss", "tvd"))
-        shown = (*notes, meaning, *counts, *_interval_note(results))
+        shown = (*notes, *counts, *_interval_note(results))
         return [with_cut_note(replace(table, wide=rest, notes=shown))]
 
     def paper_tables(self, results: Sequence[Result]) -> list[Table]:
@@ -278,16 +277,13 @@ class WordView(View):
     def caveats(self, results: Sequence[Result]) -> Iterator[str]:
         """Yield caveats on dependent draws and single answers, then those of all levels."""
         overlaps = self._models(results, "overlap")
-        yield from dependent_draws({r.system: r for r in overlaps if r.estimate.value is not None})
+        yield from dependent_notes({"overlap": [r.system for r in overlaps if is_dependent(r)]})
         controls = ((HUMAN, "agreement_H"), (ORACLE, "overlap"))
         people = [r for r in results if (r.system, r.metric) in controls]
         counted = [f"{r.system} {n}" for r in (*people, *overlaps) if (n := r.estimate.n_undefined)]
         if counted:
-            yield (
-                "Overlap, squared distance and agreements need two people and two draws per item, "
-                "for the oracle four people, because it compares two halves of them. Items that "
-                f"lack them ({', '.join(counted)}) count at most in TVD and ECE."
-            )
+            note: str = tables.TEXTS["any"]["notes"]["undefined_people"]
+            yield note.format(counts=", ".join(counted))
         yield from super().caveats(results)
 
     def _notes(self, results: Sequence[Result]) -> tuple[str, ...]:
@@ -364,10 +360,6 @@ class FinetuneView(WordView):
         """Return the systems and mean curves of a fine-tuning run."""
         return finetune.shown_tables(store)
 
-    def run_figures(self, store: Store) -> dict[str, Picture]:
-        """Return losses and perplexities by epoch."""
-        return finetune.curve_pictures(store)
-
 
 def _loss_range(cell: TableCell, by_metric: ByMetric, system: str) -> TableCell:
     """Return the cell of a log loss, as the range of its bounds unless it is not reported."""
@@ -398,7 +390,9 @@ def _alone(system: str, result: Result) -> str:
     if interval.high < 1:
         return f"{sentence} It is significantly below that."
     if is_dependent(result):
-        return f"{sentence} It is significantly above that, so that its draws are not independent."
+        return f"{sentence} It is far above that: its draws do not seem to be independent."
+    if interval.low > 1:
+        return f"{sentence} It is above that, as a few percent of perfect models are by chance."
     return f"{sentence} It does not differ significantly from that."
 
 
@@ -461,17 +455,20 @@ def _direction(result: Result, n_systems: int) -> str:
 
 def variability(directions: Mapping[str, str]) -> Iterator[str]:
     """Say in one sentence which systems vary more or less than people."""
+    same = "not differ significantly from people in variability"
     phrases = {
-        "more": ("varies", "vary", "more than people"),
-        "less": ("varies", "vary", "less than people"),
-        "same": ("does", "do", "not differ significantly from people in variability"),
+        "more": ("varies more than people", "vary more than people"),
+        "less": ("varies less than people", "vary less than people"),
+        "same": (f"does {same}", f"do {same}"),
     }
-    clauses = []
-    for direction, (singular, plural, ending) in phrases.items():
-        systems = [system for system, value in directions.items() if value == direction]
-        if systems:
-            clauses.append(
-                f"{listed(systems)} {singular if len(systems) == 1 else plural} {ending}"
-            )
-    if clauses:
-        yield f"{'; '.join(clauses)}."
+    if found := clauses(phrases, directions):
+        yield f"{found}."
+
+
+def clauses(phrases: Mapping[str, tuple[str, str]], values: Mapping[str, str]) -> str:
+    """Say which systems have each value, in a phrase for one and one for several systems."""
+    found = []
+    for value, (singular, plural) in phrases.items():
+        if systems := [system for system, own in values.items() if own == value]:
+            found.append(f"{listed(systems)} {singular if len(systems) == 1 else plural}")
+    return "; ".join(found)

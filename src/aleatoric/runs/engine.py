@@ -11,7 +11,7 @@ from dataclasses import replace
 from typing import Any, cast
 
 from aleatoric import registry
-from aleatoric.errors import UsageError, did_you_mean, quoted
+from aleatoric.errors import UsageError, check_choice, did_you_mean, quoted
 from aleatoric.models.base import (
     ForcedModel,
     Forcing,
@@ -61,9 +61,7 @@ def open_engine(options: EngineOptions) -> AbstractContextManager[Engine]:
 
 def check_engine(options: EngineOptions) -> None:
     """Refuse an unknown engine, and options that it does not use."""
-    names = registry.names("engines")
-    if options.name not in names:
-        raise UsageError(f"there is no engine {options.name!r}; use {' or '.join(names)}.")
+    check_choice("engine", options.name, registry.names("engines"))
     cluster_options = {
         "--address": options.address,
         "--actors": options.actors,
@@ -91,18 +89,6 @@ def _check_share(option: str, share: float) -> None:
         raise UsageError(f"{option} {share:g} cannot be assigned; {fix}.")
 
 
-def _language_model(kind: str, argument: str, loading: Loading) -> Any:
-    names = ("dtype", "device", "bos", "quantize")
-    options: dict[str, Any] = {name: getattr(loading, name) for name in names}
-    if kind in OF_HUB:
-        argument, _, revision = argument.partition("@")
-        options |= {"revision": revision or None, "trust_remote_code": loading.trust_remote_code}
-    if not argument and kind != "smollm2":
-        raise UsageError(f"{kind}: needs a name; write {kind}:NAME.")
-    plugin = registry.find(_RUNTIMES[loading.runtime], kind)
-    return plugin(*filter(None, [argument]), **options)
-
-
 def open_model(spec: str, loading: Loading) -> WordModel:
     """Open the next-word model of `recorded:FILE`, `toy`, `smollm2`, `hf:NAME[@REVISION]`, ..."""
     check_estimator(loading.estimator)
@@ -117,7 +103,7 @@ def open_model(spec: str, loading: Loading) -> WordModel:
         return cast(WordModel, registry.find("models", kind)(argument))
     if kind not in registry.names("language_models"):
         raise unknown_model(spec, [*registry.names("models"), *registry.names("language_models")])
-    lm = replace(_language_model(kind, argument, loading), prompting=loading.prompting)
+    lm = replace(_open(spec, _RUNTIMES[loading.runtime], loading), prompting=loading.prompting)
     label = spec.rstrip("/").rpartition("/")[2]
     live: WordModel = registry.find("estimators", loading.estimator)(lm, label, loading.estimator)
     return live
@@ -219,8 +205,7 @@ def check_live(option: str, specs: Iterable[str]) -> None:
 
 def check_runtime(runtime: str, specs: Iterable[str]) -> None:
     """Refuse an unknown runtime, and models that it does not run."""
-    if runtime not in _RUNTIMES:
-        raise UsageError(f"there is no runtime {runtime!r}; use {' or '.join(_RUNTIMES)}.")
+    check_choice("runtime", runtime, _RUNTIMES)
     kinds = registry.names(_RUNTIMES[runtime])
     for spec in specs:
         if runtime != DEFAULT_RUNTIME and spec.partition(":")[0] not in kinds:
@@ -230,6 +215,4 @@ def check_runtime(runtime: str, specs: Iterable[str]) -> None:
 
 def check_estimator(name: str) -> None:
     """Refuse an unknown estimator of a live model."""
-    names = registry.names("estimators")
-    if name not in names:
-        raise UsageError(f"there is no estimator {name!r}; use {' or '.join(names)}.")
+    check_choice("estimator", name, registry.names("estimators"))

@@ -177,12 +177,14 @@ def valid_texts(values: Sequence[Any]) -> tuple[str, ...]:
     return tuple(values)
 
 
-def dump_item(item: Item) -> ItemRow:
-    """Return an item as its columns; responses are a JSON list of words or (person, word) pairs."""
-    responses: Sequence[Any] = item.responses
-    if item.persons is not None:
-        responses = list(zip(item.persons, item.responses, strict=True))
-    return item.id, item.group, item.context, item.original, dump(responses)
+def dump_item(item: Item | TextItem) -> ItemRow:
+    """Return an item as its columns; answers are a JSON list of texts or (person, text) pairs."""
+    if isinstance(item, TextItem):
+        asked, given = dump(item.input), item.references
+    else:
+        asked, given = item.context, item.responses
+    answers = given if item.persons is None else list(zip(item.persons, given, strict=True))
+    return item.id, item.group, asked, item.original, dump(answers)
 
 
 def load_item(item_id: str, group: str, context: str, original: str | None, responses: str) -> Item:
@@ -204,14 +206,6 @@ def _with_persons(answers: Any) -> tuple[tuple[str, ...], tuple[str, ...] | None
     except (TypeError, ValueError) as error:
         raise DamagedRowError(str(error)) from None
     return valid_texts(words), valid_texts(persons)
-
-
-def dump_text_item(item: TextItem) -> ItemRow:
-    """Return an input as the columns of an item; references are texts or (person, text) pairs."""
-    references: Sequence[Any] = item.references
-    if item.persons is not None:
-        references = list(zip(item.persons, item.references, strict=True))
-    return item.id, item.group, dump(item.input), item.original, dump(references)
 
 
 def load_text_item(
@@ -384,10 +378,6 @@ def is_text(value: Any) -> bool:
     return type(value) is str and not any("\ud800" <= char <= "\udfff" for char in value)
 
 
-def _are_texts(value: Any) -> bool:
-    return type(value) is list and all(map(is_text, value))
-
-
 def each(shape: Shape) -> Callable[[Any], bool]:
     """Return the test for dictionaries with any names, and values of one shape."""
     return lambda value: (
@@ -418,13 +408,13 @@ _FINETUNED: Shape = {
 _FACTS: dict[str, Shape] = {
     "manifest": lambda value: fits(value, _MANIFEST) and "level" in value,
     "n_items": _COUNT,
-    "notes": _are_texts,
-    "finished models": _are_texts,
+    "notes": [is_text],
+    "finished models": [is_text],
     "complete": bool,
     "has_control": bool,
     "scored by": (is_text, None),
-    "stat_columns": lambda value: _are_texts(value) and 0 < len(set(value)) == len(value),
-    "split_names": each(_are_texts),
+    "stat_columns": lambda value: fits(value, [is_text]) and 0 < len(set(value)) == len(value),
+    "split_names": each([is_text]),
     "stats": {"generation": _COUNT, "rows": each(_COUNT)},
     "probe_facts": each(each(is_text)),
     "probe_bounds": each(lambda value: fits(value, [_is_real]) and len(value) == 2),

@@ -15,7 +15,7 @@ from pathlib import Path
 from typing import Any, ClassVar, Self, Union, cast, get_args, get_origin, get_type_hints
 
 from aleatoric import registry
-from aleatoric.data.selection import Selection, TableOptions
+from aleatoric.data.selection import Selection, TableOptions, options_of
 from aleatoric.errors import ArgumentError, UsageError, quoted
 from aleatoric.models.base import LoadOptions, Prompting
 from aleatoric.runs.formats import DamagedRowError, is_number, is_text
@@ -38,8 +38,6 @@ class Option:
     """Whether it must stay the same when a run is continued."""
     single: bool = False
     """Whether a tuple has exactly one value, which the command line requires."""
-    hidden: bool = False
-    """Whether only Python users can set it."""
 
 
 def option(default: Any = MISSING, help: str = "", **about: Any) -> Any:
@@ -52,6 +50,10 @@ class Job:
     """The options shared by all commands that query models."""
 
     command: ClassVar[str]
+    hidden: ClassVar[tuple[str, ...]] = ()
+    """Fields that are no options of the command."""
+    first: ClassVar[tuple[str, ...]] = ("corpus", "models")
+    """Fields that come first among the options."""
 
     corpus: str = option(help="A corpus name or a file.")
     models: tuple[str, ...] = option((), "The model; repeatable.", flag="--model")
@@ -93,20 +95,17 @@ class Job:
     @property
     def table_options(self) -> TableOptions:
         """Options for reading a file of one's own."""
-        return TableOptions(self.columns, self.missing)
+        return options_of(TableOptions, vars(self))
 
     @property
     def selection(self) -> Selection:
         """The items to use."""
-        return Selection(self.limit, self.sample, self.groups, self.seed)
+        return options_of(Selection, vars(self))
 
     @property
     def loading(self) -> Loading:
         """Options for loading live models."""
-        options = (self.dtype, self.device, self.bos, self.trust_remote_code)
-        names = ("source_language", "target_language")
-        languages: dict[str, Any] = {name: getattr(self, name, None) for name in names}
-        return Loading(*options, quantize=self.quantize, **languages)
+        return options_of(Loading, vars(self))
 
     @property
     def engine_options(self) -> EngineOptions:
@@ -136,28 +135,34 @@ class Job:
         except (KeyError, TypeError, ValueError) as error:
             raise DamagedRowError(str(error)) from None
 
-    def check_values(self) -> None:
+    def check_values(self, as_flags: bool = False) -> None:
         """Refuse values that are not of the types and ranges of the fields."""
-        kinds, by_name = get_type_hints(type(self)), {f.name: f for f in fields(self)}
-        for name, value in self.saved().items():
-            option_of = about(by_name[name])
-            # A file name that is not UTF-8 is a text here; reading it gives a better message.
-            text = json.dumps(value).encode("ascii").replace(rb"\udc", b"")
-            if not fits_field(json.loads(text), kinds[name]) or not in_range(value, option_of):
-                meaning = option_of.help.rstrip(".")
-                raise ArgumentError(f"{name} cannot be {quoted(value)} ({meaning}).")
+        # A file name that is not UTF-8 is a text here; reading it gives a better message.
+        text = json.dumps(self.saved()).encode("ascii").replace(rb"\udc", b"")
+        for unfit in self._unfit(json.loads(text)):
+            value, meaning = self.saved()[unfit.name], about(unfit).help.rstrip(".")
+            fix = expected(get_type_hints(type(self))[unfit.name], about(unfit))
+            name = flag(unfit) if as_flags else unfit.name
+            problem = f"{name} cannot be {quoted(value)} ({meaning})"
+            raise ArgumentError(f"{problem}; give {fix}.")
 
     @classmethod
     def check_saved(cls, manifest: Mapping[str, Any]) -> None:
         """Refuse a manifest whose values are not of the types and ranges of the fields."""
+        for unfit in cls._unfit(manifest):
+            name = unfit.name
+            raise DamagedRowError(f"the manifest's {name} is {manifest[name]!r:.40}")
+
+    @classmethod
+    def _unfit(cls, values: Mapping[str, Any]) -> Iterator[Field[Any]]:
+        """Yield the fields whose saved values are not of their types and ranges."""
         kinds = get_type_hints(cls)
         for job_field in fields(cls):
             name = job_field.name
-            if name in ("corpus", "encoding") or name not in manifest:
-                continue
-            value = manifest[name]
-            if not fits_field(value, kinds[name]) or not in_range(value, about(job_field)):
-                raise DamagedRowError(f"the manifest's {name} is {value!r:.40}")
+            if name not in ("corpus", "encoding") and name in values:
+                value = values[name]
+                if not fits_field(value, kinds[name]) or not in_range(value, about(job_field)):
+                    yield job_field
 
     def arguments(self, is_live: bool) -> Iterator[str]:
         """Yield the command-line arguments that differ from their defaults."""
@@ -200,24 +205,17 @@ def flag(job_field: Field[Any]) -> str:
 
 
 def shown_fields(job_type: type[Job]) -> list[Field[Any]]:
-    """Return the fields that are options: corpus and model, a command's own, then shared ones."""
-    shown = [job_field for job_field in fields(job_type) if not about(job_field).hidden]
+    """Return the fields that are options: the first ones, a command's own, then shared ones."""
+    shown = [job_field for job_field in fields(job_type) if job_field.name not in job_type.hidden]
     shared = {job_field.name for job_field in fields(ClusterJob)}
-    first = ("corpus", "models")
-    return sorted(shown, key=lambda option: (option.name not in first, option.name in shared))
+    place = {name: i - len(job_type.first) for i, name in enumerate(job_type.first)}
+    return sorted(shown, key=lambda option: place.get(option.name, option.name in shared))
 
 
 def _saved_names(job_type: type[Job]) -> list[str]:
     """Return the fields of the manifest; corpus and encoding are among the facts of the corpus."""
     saved = [job_field.name for job_field in fields(job_type) if about(job_field).saved]
     return [name for name in saved if name not in ("corpus", "encoding")]
-
-
-def _spelled(value: Any) -> Any:
-    """Return a value with names of files that are not UTF-8 as texts: reading them says more."""
-    if isinstance(value, list):
-        return [_spelled(part) for part in value]
-    return value.encode("utf-8", "replace").decode() if isinstance(value, str) else value
 
 
 def fits_field(value: Any, kind: Any) -> bool:
@@ -237,6 +235,19 @@ def in_range(value: Any, option_of: Option) -> bool:
     low = ends[0] if option_of.low is None else option_of.low
     high = ends[1] if option_of.high is None else option_of.high
     return not is_number(value) or bool(low <= value <= high)
+
+
+def expected(kind: Any, option: Option) -> str:
+    """Return what an option takes, in words."""
+    names = {int: "a whole number", float: "a number", str: "a text", bool: "True or False"}
+    kinds = [part for part in (get_args(kind) or (kind,)) if part in names]
+    listed = get_origin(kind) is tuple
+    what = "a list of texts" if listed else " or ".join(names[part] for part in kinds)
+    ends = (option.low is not None, option.high is not None)
+    if not listed and any(ends):
+        what += f" from {option.low:g}" if ends[0] else ""
+        what += f" to {option.high:g}" if ends[1] else " up"
+    return what
 
 
 def _flagged(name: str, value: Any) -> list[str]:

@@ -22,7 +22,6 @@ from typing import Any
 from aleatoric import registry
 from aleatoric.errors import MissingExtraError, UsageError
 from aleatoric.models import base
-from aleatoric.models.base import Ask, LoadOptions, TextModel, TextTally, WordModel, Writing
 from aleatoric.runs.engine import Engine, check_estimator
 from aleatoric.runs.job import EngineOptions, Loading
 from aleatoric.runs.ray_workers import ModelFacts, ModelSource, Pool, PoolSize, resources
@@ -51,19 +50,18 @@ class RayEngine(Engine):
         self._leaving = ExitStack()
         self._pool: Pool | None = None
 
-    def word_model(self, spec: str, loading: Loading) -> WordModel:
+    def word_model(self, spec: str, loading: Loading) -> base.WordModel:
         """Load a model of next words in every actor."""
         check_estimator(loading.estimator)
         if spec.partition(":")[0] in IN_DRIVER:
             return super().word_model(spec, loading)
         return RayWords(*self._open(ModelSource("words", spec, loading, os.getcwd())))
 
-    def text_model(self, spec: str, loading: LoadOptions) -> TextModel:
+    def text_model(self, spec: str, loading: base.LoadOptions) -> base.TextModel:
         """Load a model of texts in every actor."""
         if spec.partition(":")[0] in IN_DRIVER:
             return super().text_model(spec, loading)
-        pool, facts = self._open(ModelSource("texts", spec, loading, os.getcwd()))
-        return TalliedRayTexts(pool, facts) if facts.is_tallied else RayTexts(pool, facts)
+        return RayTexts(*self._open(ModelSource("texts", spec, loading, os.getcwd())))
 
     def close(self) -> None:
         """Stop the actors; disconnect from the cluster, or stop it if it was started here."""
@@ -117,42 +115,35 @@ class RayWords(RayModel):
         """Contexts that are computed together, as in one process."""
         return None if self.estimator == "mc" else self._at_once
 
-    def draws(self, items: Iterable[Item], ask: Ask) -> Iterator[Draws]:
+    def draws(self, items: Iterable[Item], ask: base.Ask) -> Iterator[Draws]:
         """Yield words for items, in the parts that one process would compute together."""
         parts = base.whole_passages(items, self._at_once or AT_ONCE)
         return (draws for draws, _ in self.answers(parts, ask))
 
 
 class RayTexts(RayModel):
-    """A model of texts in actors."""
-
-    def write(self, items: Iterable[TextItem], ask: Writing) -> Iterator[Texts]:
-        """Yield the texts of each input as parts are finished; a part fills the model once."""
-        return (texts for texts, _ in self._counted(items, ask))
-
-    def _counted(
-        self, items: Iterable[TextItem], ask: Writing
-    ) -> Iterator[tuple[Texts, Mapping[str, int]]]:
-        size = AT_ONCE if self._at_once is None else max(1, self._at_once // ask.samples)
-        return self.answers(base.pages(items, size), ask)
-
-
-class TalliedRayTexts(RayTexts):
-    """A model of texts in actors that count cut and empty texts; the counts are added up."""
+    """A model of texts in actors; counts of cut and empty texts are added up."""
 
     def __init__(self, pool: Pool, facts: ModelFacts) -> None:
         super().__init__(pool, facts)
-        self.tally = TextTally()
+        if facts.is_tallied:  # else there is no attribute, as in a model without counts
+            self.tally = base.TextTally()
 
     def notes(self) -> Sequence[str]:
         """Return the notes of all actors, and those on the counts."""
-        return [*super().notes(), *self.tally.notes(self.label)]
+        counted = self.tally.notes(self.label) if isinstance(self, base.Tallied) else ()
+        return [*super().notes(), *counted]
 
-    def write(self, items: Iterable[TextItem], ask: Writing) -> Iterator[Texts]:
-        """Yield texts like any model; an input is counted when its texts are yielded."""
-        self.tally.start()
-        for texts, counts in self._counted(items, ask):
-            self.tally.add(counts)
+    def write(self, items: Iterable[TextItem], ask: base.Writing) -> Iterator[Texts]:
+        """Yield the texts of each input as parts are finished; a part fills the model once.
+
+        An input is counted when its texts are yielded.
+        """
+        size = AT_ONCE if self._at_once is None else max(1, self._at_once // ask.samples)
+        tally = self.tally if isinstance(self, base.Tallied) else base.TextTally()
+        tally.start()
+        for texts, counts in self.answers(base.pages(items, size), ask):
+            tally.add(counts)
             yield texts
 
 

@@ -6,15 +6,16 @@ import os
 import shutil
 import sqlite3
 from collections import Counter
-from collections.abc import Iterable, Iterator, Mapping, MutableMapping, Sequence
+from collections.abc import Iterator, Mapping, MutableMapping, Sequence
 from contextlib import closing, contextmanager, suppress
 from dataclasses import dataclass, field
+from functools import reduce
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 
-from aleatoric.data.selection import ReferenceLimits, Selection, TableOptions
+from aleatoric.data.selection import ReferenceLimits, Selection, TableOptions, options_of
 from aleatoric.errors import AleatoricError, UsageError
 from aleatoric.runs import disk, formats
 from aleatoric.runs.disk import RunLock
@@ -230,10 +231,10 @@ def heads_of(store: Store, numbers: Sequence[int]) -> dict[int, tuple[str, str, 
 
 def item_and_draws(store: Store, no: int) -> tuple[Item, dict[str, list[Draws]]]:
     """Return one item with the saved draws of each system."""
-    items = store.items_between(no, no)
-    if not items:
+    found = next(store.walk(after=no - 1, size=1), None)
+    if found is None or found[0] != no:
         raise UsageError(f"{store.path}: has no item number {no}.")
-    return items[0], store.draws_between(no, no, store.system_names()).get(no, {})
+    return found[1:]
 
 
 TEXTS_PAGE = 200
@@ -258,10 +259,6 @@ class StoredTexts:
         self.store = store
         self._db = store.db
 
-    def add_items(self, items: Iterable[TextItem]) -> int:
-        """Save inputs with their references in one transaction; return their number."""
-        return self.store.add_item_rows(formats.dump_text_item(item) for item in items)
-
     def add(self, system: str, texts: Texts) -> bool:
         """Save texts, in addition to earlier ones; return whether the run has the input."""
         item = self.store.item_no(texts.item_id)
@@ -280,14 +277,11 @@ class StoredTexts:
 
     def walk(self, after: int = -1) -> Iterator[Produced]:
         """Yield every input in order with all its texts."""
-        names = self.store.system_names()
-        for page in self.store.item_pages(TEXTS_PAGE, after):
-            written = self._written(page[0][0], page[-1][0], names)
-            for no, *columns in page:
-                by_name = written.get(no, {})
-                systems = {name: texts.texts for name, texts in by_name.items()}
-                known = {name: texts for name, texts in by_name.items() if texts.logprobs}
-                yield Produced(no, formats.load_text_item(*columns), systems, known)
+        for no, columns, answers in self.store.answered_rows(TEXTS_PAGE, after):
+            by_name = {name: _joined(rows) for name, rows in answers.items()}
+            systems = {name: texts.texts for name, texts in by_name.items()}
+            known = {name: texts for name, texts in by_name.items() if texts.logprobs}
+            yield Produced(no, formats.load_text_item(*columns), systems, known)
 
     def pending_items(self, system: str) -> Iterator[TextItem]:
         """Yield the inputs for which a system has written nothing yet."""
@@ -301,17 +295,10 @@ class StoredTexts:
             raise UsageError(f"{self.store.path}: has no input {item_id!r}.")
         return next(self.walk(no - 1))
 
-    def _written(
-        self, first: int, last: int, names: Mapping[int, str]
-    ) -> dict[int, dict[str, Texts]]:
-        query = f"{formats.select('draws')} WHERE item BETWEEN ? AND ? ORDER BY item, system, row"
-        by_item: dict[int, dict[str, Texts]] = {}
-        for sealed in self._db.execute(query, (first, last)):
-            item, system, _, payload = formats.unseal(sealed)
-            of_item, texts = by_item.setdefault(item, {}), formats.load_written(payload)
-            earlier = of_item.get(names[system])
-            of_item[names[system]] = earlier.and_more(texts) if earlier else texts
-        return by_item
+
+def _joined(rows: Sequence[tuple[int, str]]) -> Texts:
+    """Return the texts of all rows of an input and a system."""
+    return reduce(Texts.and_more, (formats.load_written(payload) for _, payload in rows))
 
 
 class EmbeddingCache(MutableMapping[str, bytes]):
@@ -364,8 +351,9 @@ def signature(
     manifest, facts = store.manifest, store.systems()[system]
     corpus, version = manifest["corpus"], manifest["versions"]["aleatoric"]
     decoder, estimator = how or (facts["decoder"], facts["estimator"])
-    options = (kind.of(manifest) for kind in (TableOptions, ReferenceLimits, Selection))
-    part = ";".join(filter(None, map(str, options)))
+    table, selection = (options_of(kind, manifest) for kind in (TableOptions, Selection))
+    limits = ReferenceLimits.parse(manifest.get("references"), manifest["seed"])
+    part = ";".join(filter(None, map(str, (table, limits, selection))))
     name = f"{corpus['name']}[{part}]" if part else corpus["name"]
     source = (name, corpus["sha256"], facts["model"], decoder, estimator)
     return Signature(*source, protocol, n, manifest["seed"], metric, version)

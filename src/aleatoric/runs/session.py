@@ -11,7 +11,6 @@ import signal
 import threading
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
 from contextlib import contextmanager, suppress
-from dataclasses import dataclass, field
 from pathlib import PurePath
 from types import FrameType
 from typing import TYPE_CHECKING, Any, TypeVar
@@ -21,7 +20,7 @@ from aleatoric.errors import AleatoricError, UsageError
 from aleatoric.models.base import WordModel, whole_passages
 from aleatoric.runs.disk import before_any_work, command, reporting_faults
 from aleatoric.runs.formats import ITEMS_SAVED
-from aleatoric.types import Draws, Item
+from aleatoric.types import Item
 
 if TYPE_CHECKING:
     from aleatoric.runs.run import Store
@@ -114,30 +113,17 @@ def listening() -> Iterator[Stopping]:
             signal.signal(number, former)
 
 
-@dataclass(frozen=True)
-class PendingItems:
-    """Items without an answer, in parts that a stop does not cut."""
+def pending_items(
+    store: Store, system: str, model: WordModel
+) -> tuple[int, Iterator[list[Item]], Collection[str]]:
+    """Return the items to ask a model for, in parts that a stop does not cut.
 
-    number: int
-    parts: Iterator[list[Item]]
-    _answered: set[str] = field(default_factory=set)
-
-    def items(self, stopping: Stopping) -> Iterator[Item]:
-        """Yield all items, up to the part in progress when a stop is requested."""
-        for part in stopping.before_each(self.parts):
-            yield from part
-
-    def new(self, draws: Iterable[Draws]) -> Iterator[Draws]:
-        """Yield the answers that the run does not hold yet."""
-        return (answer for answer in draws if answer.item_id not in self._answered)
-
-
-def pending_items(store: Store, system: str, model: WordModel) -> PendingItems:
-    """Return the items that a model has not answered yet."""
+    Their number comes first, and last the ids of those among them that are answered already.
+    """
     size: int | None = getattr(model, "together", None)
     if size is None:
         n_pending = store.n_items - store.n_items_with_draws(system)
-        return PendingItems(n_pending, ([item] for item in store.pending_items(system)))
+        return n_pending, ([item] for item in store.pending_items(system)), ()
     # Whole parts, as in a run that was never stopped, if any of their items is not answered.
     number, spans, already_answered = 0, [], set[str]()
     for part in whole_passages(store.item_states(system), size):
@@ -146,7 +132,7 @@ def pending_items(store: Store, system: str, model: WordModel) -> PendingItems:
             number += len(part)
             spans.append((part[0].no, part[-1].no))
             already_answered.update(answered)
-    return PendingItems(number, (store.items_between(*span) for span in spans), already_answered)
+    return number, (store.items_between(*span) for span in spans), already_answered
 
 
 @contextmanager

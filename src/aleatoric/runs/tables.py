@@ -18,7 +18,7 @@ from aleatoric import registry
 from aleatoric.errors import UsageError
 from aleatoric.runs import formats
 from aleatoric.runs.formats import DamagedRowError, StatRow, StatTable, insert, seal, select, unseal
-from aleatoric.types import Draws, Floats, Item, Row
+from aleatoric.types import Draws, Floats, Item, Row, TextItem
 
 PAGE = 2000
 """Items that are read at once."""
@@ -363,17 +363,16 @@ class ItemState(NamedTuple):
 class ItemTables(Tables):
     """The items and draws of an opened run."""
 
-    def add_items(self, items: Iterable[Item]) -> int:
-        """Save the items of a corpus in one transaction; return their number."""
-        return self.add_item_rows(map(formats.dump_item, items))
+    def add_items(self, items: Iterable[Item | TextItem]) -> int:
+        """Save the items that the run lacks, in one transaction; return their number in the run.
 
-    def add_item_rows(self, rows: Iterable[formats.ItemRow]) -> int:
-        """Save items as columns, numbered as in the corpus; only those that the run lacks."""
+        They are numbered as in the corpus.
+        """
         with self.transaction():
             saved_numbers = {no for (no,) in self.db.execute("SELECT no FROM items")}
             first = 1 if self.lacks_items else len(saved_numbers) + 1
-            numbered = ((first + place, *row) for place, row in enumerate(rows))
-            new = (seal(row) for row in numbered if row[0] not in saved_numbers)
+            rows = enumerate(map(formats.dump_item, items), first)
+            new = (seal((no, *row)) for no, row in rows if no not in saved_numbers)
             self.db.executemany(insert("items"), new)
             self.set_meta(formats.ITEMS_SAVED, self.n_items)
         return self.n_items
@@ -442,15 +441,32 @@ class ItemTables(Tables):
         rows = self.db.execute(query, (first, last))
         return [formats.load_item(*unseal(row)[1:]) for row in rows]
 
-    def walk(self, system: str | None = None) -> Iterator[tuple[int, Item, dict[str, list[Draws]]]]:
+    def walk(
+        self, system: str | None = None, after: int = -1, size: int = PAGE
+    ) -> Iterator[tuple[int, Item, dict[str, list[Draws]]]]:
         """Yield every item in order, with its number and the draws of each system, or of one."""
-        names = self.system_names()
-        if system is not None:
-            names = {no: name for no, name in names.items() if name == system}
-        for page in self.item_pages(PAGE):
-            by_item = self.draws_between(page[0][0], page[-1][0], names)
+        for no, columns, answers in self.answered_rows(size, after, system):
+            item, draws = formats.load_item(*columns), {}
+            for name, rows in answers.items():
+                draws[name] = [formats.load_draws(item.id, *row) for row in rows]
+            yield no, item, draws
+
+    def answered_rows(
+        self, size: int, after: int = -1, system: str | None = None
+    ) -> Iterator[tuple[int, list[Any], dict[str, list[tuple[int, str]]]]]:
+        """Yield the number and columns of every item, with each system's rows and payloads."""
+        names, number = self.system_names(), None if system is None else self.system_no(system)
+        query = (
+            f"{select('draws')} WHERE item BETWEEN ? AND ? AND (? IS NULL OR system = ?) "
+            "ORDER BY item, system, row"
+        )
+        for page in self.item_pages(size, after):
+            by_item: dict[int, dict[str, list[tuple[int, str]]]] = {}
+            for sealed in self.db.execute(query, (page[0][0], page[-1][0], number, number)):
+                item, system_no, *answer = unseal(sealed)
+                by_item.setdefault(item, {}).setdefault(names[system_no], []).append(tuple(answer))
             for no, *columns in page:
-                yield no, formats.load_item(*columns), by_item.get(no, {})
+                yield no, columns, by_item.get(no, {})
 
     def item_pages(self, size: int, after: int = -1) -> Iterator[list[formats.SqlRow]]:
         """Yield the columns of all items in order, in pages, after an item's number."""
@@ -469,23 +485,6 @@ class ItemTables(Tables):
         """Return the number of an item in the run, or `None`."""
         row = self.db.execute("SELECT no FROM items WHERE id = ?", (item_id,)).fetchone()
         return None if row is None else int(row[0])
-
-    def draws_between(
-        self, first: int, last: int, names: Mapping[int, str]
-    ) -> dict[int, dict[str, list[Draws]]]:
-        """Return item number -> system -> draws, for items between two numbers."""
-        only_system = min(names) if len(names) == 1 else None
-        query = (
-            "SELECT id, item, system, row, payload, draws.checksum "
-            "FROM draws JOIN items ON items.no = item "
-            "WHERE item BETWEEN ? AND ? AND (? IS NULL OR system = ?) ORDER BY item, system, row"
-        )
-        by_item: dict[int, dict[str, list[Draws]]] = {}
-        for item_id, *sealed in self.db.execute(query, (first, last, only_system, only_system)):
-            item, system, row, payload = unseal(tuple(sealed))
-            of_system = by_item.setdefault(item, {}).setdefault(names[system], [])
-            of_system.append(formats.load_draws(item_id, row, payload))
-        return by_item
 
 
 @dataclass(frozen=True)

@@ -19,19 +19,14 @@ from aleatoric.metrics.reduction import Mean
 from aleatoric.registry import called, function_at
 from aleatoric.result_types import Study, Table
 from aleatoric.rng import stream
-from aleatoric.studies.people import interval_text
+from aleatoric.studies import TEXTS, notes_on
+from aleatoric.studies.people import with_interval
 from aleatoric.types import Estimate, Floats, Ints
 
 ROLE = "label function"
 N_LISTED = 30
 LABEL_CHARS = 40
-_MEANINGS = {
-    "H": "how often two people have the same label",
-    "M": "how often two of the system's texts have; below H: its labels vary more",
-    "C": "how often a text of the system and one of a person have",
-    "M − H": "below 0: the labels vary more than people's",
-    "D²": "H + M − 2C: 0 in expectation for a perfect generator",
-}
+_MEANINGS: dict[str, str] = TEXTS["acts"]["meanings"]
 _SAVED = {"H": "agreement_H", "M": "agreement_M", "C": "agreement_C", "D²": "sq_distance"}
 
 
@@ -57,8 +52,7 @@ def run(cases: Sequence[TextCase], seed: int, options: StudyOptions) -> Study:
     if not labelled.ids:
         raise UsageError(f"the {ROLE} {options.argument} labels no input on both sides.")
     notes = (
-        f"Labels by {options.argument}. Shares are means over the {len(labelled.ids)} inputs with "
-        "labels on both sides; [low, high]: 95% interval, groups resampled.",
+        *notes_on("acts", function=options.argument, n=len(labelled.ids)),
         *([f"{labelled.n_unlabelled} texts have no label."] if labelled.n_unlabelled else ()),
     )
     return Study("acts", (_shares(labelled, seed, notes), _agreement(labelled, seed)))
@@ -115,7 +109,7 @@ def _shares(labelled: Labelled, seed: int, notes: tuple[str, ...]) -> Table:
             name[:LABEL_CHARS],
             f"{people[:, i].mean():.3f}",
             f"{model[:, i].mean():.3f}",
-            _with_ends(differences[name]),
+            with_interval(differences[name]),
             f"{labelled.people[:, i].sum()}",
             f"{labelled.model[:, i].sum()}",
         )
@@ -133,7 +127,7 @@ def _agreement(labelled: Labelled, seed: int) -> Table:
     values = {name: found[saved][:, None] for name, saved in _SAVED.items()}
     values["M − H"] = values["M"] - values["H"]
     means = _means(labelled, values, seed)
-    rows = [(name, _with_ends(means[name]), about) for name, about in _MEANINGS.items()]
+    rows = [(name, with_interval(means[name]), about) for name, about in _MEANINGS.items()]
     sides = zip(labelled.people, labelled.model, labelled.ids, strict=True)
     tests = [one_population(own, other, stream(seed, "acts", i)) for own, other, i in sides]
     p_values = [test.p if test else None for test in tests]
@@ -146,10 +140,3 @@ def _agreement(labelled: Labelled, seed: int) -> Table:
 def _means(labelled: Labelled, values: dict[str, Floats], seed: int) -> dict[str, Estimate]:
     reductions = {name: Mean(name) for name in values}
     return estimates([(list(labelled.groups), values)], reductions, seed)
-
-
-def _with_ends(estimate: Estimate) -> str:
-    if estimate.value is None:
-        return "–"
-    ends = f" {interval_text(estimate.interval)}" if estimate.interval else ""
-    return f"{estimate.value:.3f}{ends}"

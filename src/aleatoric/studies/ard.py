@@ -18,6 +18,7 @@ from aleatoric.errors import UsageError
 from aleatoric.metrics.agreement import chao_shen
 from aleatoric.probes.taggers import TAGS, Tagger, textblob
 from aleatoric.result_types import Study, Table
+from aleatoric.studies import notes_on
 from aleatoric.studies.figure_data import Boxes, Coefficients, Picture, plain, scatter
 from aleatoric.studies.people import SplitTVDs, split_tvds
 from aleatoric.types import Case, Floats
@@ -143,19 +144,9 @@ def _named(fixed: Mapping[str, Floats], oracle: Floats) -> dict[str, Floats]:
 
 
 def _table(coefficients: list[Coefficient], fits: int, n: int, explained: float) -> Table:
-    notes: tuple[str, ...] = (
-        f"Target: TVD(model, half of the people) of {n} contexts; R² {explained:.2f}. Entropies "
-        "are Chao-Shen corrected, in nats.",
-        f"[low, high]: 95% posterior interval, {fits} random splits combined by Rubin's rules; it "
-        "treats contexts as independent.",
-        "per unit: per unit of the predictor instead of per standard deviation.",
-        "kept: the number of splits in which the regression did not prune the predictor.",
-    )
+    notes = notes_on("ard", n=n, explained=explained, fits=fits)
     if constant := [c.name for c in coefficients if not c.spread]:
-        notes += (
-            "constant: left out of the regression because the predictor is the same in all "
-            f"contexts ({', '.join(constant)}).",
-        )
+        notes += notes_on("ard_constant", names=", ".join(constant))
     columns = ("predictor", "per sd", "[low, high]", "per unit", "sd", "kept")
     rows = tuple(_row(c, fits) for c in coefficients)
     return Table("ARD regression of TVD", columns, rows, notes)

@@ -16,6 +16,7 @@ from aleatoric.metrics.agreement import COLUMNS, Overlap
 from aleatoric.metrics.reduction import FiniteMean, Mean
 from aleatoric.result_types import Table
 from aleatoric.runs.run import Store
+from aleatoric.studies import notes_on
 from aleatoric.studies.compare_statistics import ItemStatistics, read_statistics
 from aleatoric.studies.people import interval_text
 from aleatoric.types import Estimate, Floats
@@ -45,13 +46,7 @@ def by_agreement(store: Store, systems: Collection[str] | None = None) -> Table:
         if by_name["overlap"].n_items
     ]
     columns = ("system", "human agreement", "H", "M", "C", "overlap ↑", "log loss ↓", "halves")
-    notes = (
-        "Contexts are sorted by the agreement of one random half of their people and measured with "
-        "the other half, then the other way round: a perfect model has overlap 1 in every row. "
-        "The cut points are the quartiles of all halves of the run; equal values stay together, so "
-        "that rows may differ in size. halves: number of halves of people per row, two per "
-        "context.",
-    )
+    notes = notes_on("by_agreement")
     return with_cut_note(Table("By quartiles of human agreement", columns, tuple(rows), notes))
 
 

@@ -6,7 +6,6 @@ import math
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from fnmatch import fnmatchcase
 from itertools import combinations, product
 from pathlib import Path
 from typing import Any
@@ -18,13 +17,15 @@ from aleatoric.inference.estimate import at_level, bounded_difference
 from aleatoric.levels.base import level_of
 from aleatoric.levels.base import results as results_of
 from aleatoric.levels.word_results import WIDE_LOSS, WITHHELD, has_persons
-from aleatoric.result_types import Result, Tabular
+from aleatoric.result_types import Result
 from aleatoric.runs.run import Store, labels_of
 from aleatoric.runs.session import saved_notes
 from aleatoric.studies import compare_statistics as comparing
+from aleatoric.studies import notes_on
 from aleatoric.studies.compare_statistics import (
     ComparedSystem,
     Comparison,
+    Comparisons,
     DocumentEvidence,
     Evidence,
     ItemEvidence,
@@ -39,18 +40,16 @@ BRACKETS = {"tvd": ("tvd_debiased", "tvd"), "log_loss": ("log_loss_low", "log_lo
 """Metric -> the ends of the range of its true value."""
 _SPOKEN = {"tvd": "TVD", "log_loss": "log loss"}
 PROPER = ("sq_distance", "log_loss")
-_OVER_GROUPS_ONLY = (
-    "answers have persons, but the intervals and tests of differences are over groups "
-    "only: they are about these people, not about other people"
-)
 Members = Sequence[ComparedSystem]
 Families = Mapping[str, Sequence[Comparison]]
 """Metric -> comparisons whose p-values are adjusted together."""
 ALPHA = 0.05
+_DEPENDENCE = 0.001
+"""The level at which draws with an overlap above 1 are called dependent."""
 
 
 @dataclass(frozen=True, repr=False)
-class Compared(Tabular):
+class Compared(Comparisons):
     """All comparisons of some systems, with one family of tests per metric."""
 
     comparisons: tuple[Comparison, ...]
@@ -85,18 +84,6 @@ class Compared(Tabular):
             "families": self.families,
             "matched": self.matched,
             "notes": list(self.notes),
-        }
-
-    def records(self) -> list[dict[str, Any]]:
-        """Return one dict per metric and pair of systems."""
-        return [comparison.record() for comparison in self.comparisons]
-
-    @property
-    def families(self) -> dict[str, int]:
-        """Return the number of tests over which the p-values of each metric are adjusted."""
-        return {
-            metric: sum(comparison.paired.test is not None for comparison in family)
-            for metric, family in comparing.by_metric(self.comparisons).items()
         }
 
 
@@ -187,16 +174,15 @@ def _metrics(members: Members, metrics: Sequence[str], only_leading: bool) -> li
     level = level_of(members[0].store)
     counts = Counter(name for member in members for name in member.results)
     shared = [name for name, count in counts.items() if count > 1]
-    first = [p for p in level.compared_first if any(fnmatchcase(name, p) for name in shared)]
-    patterns = metrics or (first if only_leading and first else level.compared)
-    for pattern in metrics:
-        if not any(fnmatchcase(name, pattern) for name in shared):
-            raise UsageError(f"there is no metric {pattern!r}; there are: {', '.join(shared)}.")
-    chosen = [name for pattern in patterns for name in shared if fnmatchcase(name, pattern)]
+    comparing.check_known(shared, metrics)
+    first = comparing.matching(shared, level.compared_first) if only_leading else ()
+    chosen = (
+        comparing.matching(shared, metrics) or first or comparing.matching(shared, level.compared)
+    )
     if not chosen:
         labels = ", ".join(member.label for member in members)
         raise UsageError(f"no two of {labels} share a metric; name other systems.")
-    return list(dict.fromkeys(chosen))
+    return list(chosen)
 
 
 def _evidence(
@@ -266,19 +252,14 @@ def _compare_all(
 def _check_levels(stores: Sequence[Store]) -> None:
     names = [level_of(store).name for store in stores]
     for store, name in zip(stores, names, strict=True):
-        if name != names[0]:
-            raise _refusal(stores[0], store, {"level": (names[0], name)})
+        _check_equal(stores[0], store, {"level": names[0]}, {"level": name})
 
 
 def _check_comparable(members: Members) -> None:
     """Refuse systems whose signatures differ in anything but the system itself."""
     for first, second in combinations(members, 2):
         for metric in first.results.keys() & second.results.keys():
-            left, right = _fields(first, metric), _fields(second, metric)
-            shared = (name for name in left if name in right)
-            differences = {n: (left[n], right[n]) for n in shared if left[n] != right[n]}
-            if differences:
-                raise _refusal(first.store, second.store, differences)
+            _check_equal(first.store, second.store, *(_fields(m, metric) for m in (first, second)))
 
 
 def _without_clusters(members: Members, metrics: Sequence[str]) -> list[ComparedSystem]:
@@ -297,20 +278,20 @@ def _without_clusters(members: Members, metrics: Sequence[str]) -> list[Compared
 
 
 def _fields(member: ComparedSystem, metric: str) -> dict[str, str]:
-    """Return what must agree: corpus and protocol, without the conventions of the system."""
+    """Return what must agree: corpus and protocol."""
     signature = member.results[metric].signature
-    conventions = member.store.systems()[member.system].get("conventions", {})
-    protocol = {k: v for k, v in signature.protocol.items() if k not in conventions}
-    return {"corpus": f"{signature.corpus}#{signature.corpus_sha256[:12]}", **protocol}
+    corpus = f"{signature.corpus}#{signature.corpus_sha256[:12]}"
+    return {"corpus": corpus, **comparing.protocol_of(member, metric)}
 
 
-def _refusal(first: Store, second: Store, differences: Mapping[str, tuple[str, str]]) -> UsageError:
-    listed = ", ".join(f"{name} ({left} v {right})" for name, (left, right) in differences.items())
-    differ = "differs" if len(differences) == 1 else "differ"
-    return UsageError(
-        f"{first.path} and {second.path} cannot be compared: {listed} {differ}; "
-        "run both on the same corpus with the same choices."
-    )
+def _check_equal(
+    first: Store, second: Store, left: Mapping[str, str], right: Mapping[str, str]
+) -> None:
+    if differences := comparing.differing(left, right):
+        raise UsageError(
+            f"{first.path} and {second.path} cannot be compared: {differences}; "
+            "run both on the same corpus with the same choices."
+        )
 
 
 # Notes -------------------------------------------------------------------------------------
@@ -320,46 +301,31 @@ def notes_of(
     members: Members, comparisons: Sequence[Comparison], evidence: Evidence, alpha: float
 ) -> Iterator[str]:
     """Yield all notes on the comparisons."""
-    families, n_tests = comparing.by_metric(comparisons), _n_energies(members)
-    for metric in families:
-        if metric == "overlap" or metric.startswith("energy/"):
-            yield from dependent_draws(_results_by(members, metric), n_tests)
+    families = comparing.by_metric(comparisons)
+    yield from dependent_notes({m: own for m, own in _dependent(members).items() if m in families})
     yield from _uneven_draws(members, families)
     yield from _uneven_tokens(evidence)
     if any(has_persons(member.store) for member in members):
-        yield _OVER_GROUPS_ONLY
+        yield from notes_on("over_groups_only")
     yield from reasons(comparisons)
     yield from joined(impossible(families, alpha))
     yield from _contradictions(families, alpha)
     yield from _brackets(members, families, evidence)
 
 
-def dependent_draws(results: Mapping[str, Result], n_tests: int = 1) -> Iterator[str]:
+def dependent_notes(dependent: Mapping[str, Sequence[str]]) -> Iterator[str]:
     """Warn about systems with an overlap or an energy that independent answers cannot have."""
-    dependent = {label: one for label, one in results.items() if is_dependent(one, n_tests)}
-    names, metrics = ", ".join(dependent), {result.metric for result in dependent.values()}
-    for metric in metrics - {"overlap"}:
-        yield (
-            f"{metric}: {names}: the energy distance is significantly below 0, which independent "
-            "texts do not reach: the texts may be copies of people's. Do not rank them"
-        )
-    if "overlap" in metrics:
-        yield (
-            f"{names}: the overlap is significantly above 1, which independent draws of no model "
-            "reach. These draws depend on the people (copied or memorized answers) or on each "
-            "other (a list of different words): do not rank them."
-        )
-
-
-def _n_energies(members: Members) -> int:
-    return max(1, sum(name.startswith("energy/") for m in members for name in m.results))
+    for metric, systems in dependent.items():
+        kind = "dependent_overlap" if metric == "overlap" else "dependent_energy"
+        if systems:
+            yield from notes_on(kind, metric=metric, systems=", ".join(systems))
 
 
 def _dependent(members: Members) -> dict[str, tuple[str, ...]]:
     """Return, per metric, the systems that it does not rank."""
-    metrics = {"overlap", *(n for m in members for n in m.results if n.startswith("energy/"))}
-    n_tests, found = _n_energies(members), {}
-    for metric in sorted(metrics):
+    energies = [n for m in members for n in m.results if n.startswith("energy/")]
+    n_tests, found = max(1, len(energies)), {}
+    for metric in sorted({"overlap", *energies}):
         results = _results_by(members, metric).items()
         found[metric] = tuple(label for label, one in results if is_dependent(one, n_tests))
     return found
@@ -376,8 +342,8 @@ def is_dependent(result: Result, n_tests: int = 1) -> bool:
     lies below 0 by chance.
     """
     is_energy = result.metric.startswith("energy/")
-    judged = at_level(result.estimate, 1 - ALPHA / n_tests) if is_energy else result.estimate
-    interval = judged.interval
+    level = 1 - (ALPHA / n_tests if is_energy else _DEPENDENCE)
+    interval = at_level(result.estimate, level).interval
     return interval is not None and (interval.high < 0 if is_energy else interval.low > 1)
 
 
@@ -388,20 +354,14 @@ def _value_notes(
 ) -> Iterator[str]:
     """Note metrics without common items, and those whose values are not in the order of systems."""
     if lacking := [metric for metric, n in n_items.items() if n == 0]:
-        yield (
-            f"{', '.join(lacking)}: no item is common to all systems, so that no value is shown; "
-            "name systems that share items with --system"
-        )
+        yield from notes_on("no_common_items", metrics=", ".join(lacking))
     unsorted = []
     for metric, order in orders.items():
         ordered = [value for label in order if (value := values[metric][label]) is not None]
         if ordered != sorted(ordered, reverse=comparing.better(metric) == "higher"):
             unsorted.append(metric)
     if unsorted:
-        yield (
-            f"{', '.join(unsorted)}: systems are ordered by their paired differences, each on the "
-            "items of its pair; their values on the items common to all are in another order"
-        )
+        yield from notes_on("other_order", metrics=", ".join(unsorted))
 
 
 def reasons(comparisons: Sequence[Comparison]) -> Iterator[str]:
@@ -461,10 +421,8 @@ def _brackets(members: Members, families: Families, evidence: Evidence) -> Itera
         has_both = {m.label for m in members if all(name in m.results for name in names)}
         pairs = [c for c in families.get(metric, ()) if {c.first, c.second} <= has_both]
         if overlaps := [c for c in pairs if _brackets_overlap(c, names, evidence)]:
-            yield (
-                f"{metric}: the brackets [{', '.join(names)}] of {_listed(overlaps)} overlap: the "
-                f"order of these systems by {_SPOKEN[metric]} is not identified"
-            )
+            facts = {"ends": ", ".join(names), "pairs": _listed(overlaps)}
+            yield from notes_on("brackets", metric=metric, name=_SPOKEN[metric], **facts)
 
 
 def _brackets_overlap(pair: Comparison, names: tuple[str, str], evidence: Evidence) -> bool:
@@ -489,11 +447,7 @@ def _uneven_draws(members: Members, metrics: Mapping[str, object]) -> Iterator[s
         draws = {label: result.signature.n for label, result in results}
         if _is_uneven(list(draws.values())):
             listed = ", ".join(f"{label} {n}" for label, n in draws.items())
-            yield (
-                f"the systems have different numbers of draws per context ({listed}), and fewer "
-                f"draws alone raise {', '.join(concerned)}: rely on overlap and sq_distance, or "
-                "use --matched"
-            )
+            yield from notes_on("uneven_draws", draws=listed, metrics=", ".join(concerned))
 
 
 def _uneven_tokens(evidence: Evidence) -> Iterator[str]:
@@ -501,10 +455,7 @@ def _uneven_tokens(evidence: Evidence) -> Iterator[str]:
     systems = evidence.systems.items() if isinstance(evidence, DocumentEvidence) else ()
     for (first, left), (second, right) in combinations(systems, 2):
         if comparing.tokens_differ(left, right):
-            yield (
-                f"{first} and {second} cut the documents into different tokens: their errors are "
-                "of different tasks, and swapping them is a test of both together"
-            )
+            yield from notes_on("uneven_tokens", first=first, second=second)
 
 
 def _is_uneven(draws: Sequence[str]) -> bool:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass, replace
 from fnmatch import fnmatchcase
 from itertools import count
@@ -22,10 +22,11 @@ from aleatoric.metrics.agreement import COLUMNS as AGREEMENTS
 from aleatoric.metrics.agreement import Agreement, Overlap
 from aleatoric.metrics.calibration import ECE, DebiasedECE, confidence_edges
 from aleatoric.metrics.reduction import Chunk, FiniteMean, Mean
-from aleatoric.result_types import Result
+from aleatoric.result_types import Result, Tabular
 from aleatoric.rng import stream
 from aleatoric.runs.formats import SavedDict
 from aleatoric.runs.run import Store
+from aleatoric.studies import notes_on
 from aleatoric.types import Categorical, Estimate, Floats, Pair
 
 if TYPE_CHECKING:
@@ -54,9 +55,33 @@ def better(metric: str) -> Literal["higher", "lower"] | None:
     A model should agree with itself as often as people do, not more or less: `agreement_M` has no
     better direction, and neither has a signed difference.
     """
-    if any(fnmatchcase(metric, pattern) for pattern in HIGHER_IS_BETTER):
+    if fits(metric, HIGHER_IS_BETTER):
         return "higher"
-    return "lower" if any(fnmatchcase(metric, p) for p in LOWER_IS_BETTER) else None
+    return "lower" if fits(metric, LOWER_IS_BETTER) else None
+
+
+def fits(metric: str, patterns: Sequence[str]) -> bool:
+    """Whether a metric matches a pattern."""
+    return any(fnmatchcase(metric, pattern) for pattern in patterns)
+
+
+def matching(metrics: Collection[str], patterns: Sequence[str]) -> tuple[str, ...]:
+    """Return the metrics that match a pattern, pattern by pattern."""
+    return tuple(dict.fromkeys(m for p in patterns for m in metrics if fnmatchcase(m, p)))
+
+
+def check_known(metrics: Collection[str], patterns: Sequence[str]) -> None:
+    """Refuse a pattern that no metric matches."""
+    for pattern in patterns:
+        if not matching(metrics, (pattern,)):
+            raise UsageError(f"there is no metric {pattern!r}; there are: {', '.join(metrics)}.")
+
+
+def differing(left: Mapping[str, str], right: Mapping[str, str]) -> str:
+    """Say which fields of both have different values; empty if none has."""
+    names = [name for name in left if name in right and left[name] != right[name]]
+    listed = ", ".join(f"{name} ({left[name]} v {right[name]})" for name in names)
+    return listed and f"{listed} {'differs' if len(names) == 1 else 'differ'}"
 
 
 # Metrics per item --------------------------------------------------------------------------
@@ -231,8 +256,8 @@ def compare_sums(
         return Paired(Estimate(None, None, 0, 0, reason=NO_ITEMS), None, None, NO_ITEMS)
     sums, other_sums = first.metrics[metric], second.metrics[metric]
     counted = Estimate(None, None, int(first.tokens[rows].sum()), len(rows))
-    tables = sums.table[rows], other_sums.table[other_rows]
-    return paired_sums(*tables, sums.value, counted, seed, interval)
+    tables, sizes = (sums.table[rows], other_sums.table[other_rows]), first.tokens[rows]
+    return paired_sums(*tables, sums.value, counted, seed, interval, sizes)
 
 
 def compare_values(first: Estimate | None, second: Estimate | None) -> Paired | None:
@@ -254,7 +279,10 @@ def tokens_differ(first: GroupedSums, second: GroupedSums) -> bool:
 
 @dataclass(frozen=True)
 class Comparison:
-    """Difference of two systems by one metric; p-values are adjusted over all pairs."""
+    """Difference of two systems, or of one between two tasks, by one metric.
+
+    P-values are adjusted over all pairs.
+    """
 
     metric: str
     first: str
@@ -265,11 +293,13 @@ class Comparison:
     smallest: float | None = None
     """Smallest adjusted p-value (Holm) that was possible for this pair."""
     signatures: tuple[str, str] = ("", "")
+    system: str = ""
+    """The system that is compared between two tasks, which are then `first` and `second`."""
 
     def to_dict(self) -> dict[str, Any]:
         """Return the JSON form printed by `--json`."""
         paired, test = self.paired, self.paired.test
-        return {
+        return ({"system": self.system} if self.system else {}) | {
             "metric": self.metric,
             "first": self.first,
             "second": self.second,
@@ -287,9 +317,9 @@ class Comparison:
     def record(self) -> dict[str, Any]:
         """Return the main facts, one number per key."""
         facts, effect = self.to_dict(), self.paired.effect
-        pair, p_values = ("metric", "first", "second"), ("p", "p_holm", "p_bh")
+        pair, p_values = ("system", "metric", "first", "second"), ("p", "p_holm", "p_bh")
         return (
-            {name: facts[name] for name in pair}
+            {name: facts[name] for name in pair if name in facts}
             | self.paired.difference.record("difference")
             | {name: facts[name] for name in p_values}
             | {name: getattr(effect, name, None) for name in ("cohen_d", "share_lower")}
@@ -298,7 +328,7 @@ class Comparison:
     @property
     def pair(self) -> str:
         """What is compared, in notes."""
-        return f"{self.first} v {self.second}"
+        return f"{self.first} v {self.second}" + (f" ({self.system})" if self.system else "")
 
     @property
     def value(self) -> float | None:
@@ -313,6 +343,22 @@ class Comparison:
         """Return whether the pair is equal, or has a test that could have been significant."""
         possible = self.smallest is not None and self.smallest <= alpha
         return possible or self.paired.reason == IDENTICAL
+
+
+class Comparisons(Tabular):
+    """Comparisons with one family of tests per metric."""
+
+    comparisons: tuple[Comparison, ...]
+
+    def records(self) -> list[dict[str, Any]]:
+        """Return one dict per comparison."""
+        return [comparison.record() for comparison in self.comparisons]
+
+    @property
+    def families(self) -> dict[str, int]:
+        """Return the number of tests over which the p-values of each metric are adjusted."""
+        families = by_metric(self.comparisons).items()
+        return {metric: sum(c.paired.test is not None for c in own) for metric, own in families}
 
 
 def by_metric(comparisons: Sequence[Comparison]) -> dict[str, list[Comparison]]:
@@ -370,6 +416,15 @@ class ComparedSystem:
     label: str
     results: Mapping[str, Result]
     """Results by metric."""
+
+
+def protocol_of(
+    member: ComparedSystem, metric: str, ignored: Collection[str] = ()
+) -> dict[str, str]:
+    """Return the choices behind a metric, without the conventions of its system."""
+    without = {*member.store.systems()[member.system].get("conventions", {}), *ignored}
+    protocol = member.results[metric].signature.protocol
+    return {name: value for name, value in protocol.items() if name not in without}
 
 
 KeyedPairs = Iterable[tuple[ComparedSystem, Key, Pair]]
@@ -465,10 +520,5 @@ def _signed(member: ComparedSystem, sizes: Sequence[int], seed: int) -> Compared
 
 def _matching_notes(sizes: Sequence[int], sampled: Sequence[str], seed: int) -> list[str]:
     number = " to ".join(map(str, sorted({min(sizes), max(sizes)})))
-    notes = [
-        f"matched: every system has the same number of draws per item ({number}), taken without "
-        f"replacement with seed {seed}"
-    ]
-    if sampled:
-        notes.append(f"matched: {', '.join(sampled)}: draws are samples of exact probabilities")
-    return notes
+    notes = notes_on("matched", number=number, seed=seed)
+    return [*notes, *(notes_on("matched_exact", systems=", ".join(sampled)) if sampled else ())]

@@ -14,6 +14,7 @@ from typing import Any
 
 from aleatoric.errors import UsageError, quoted
 from aleatoric.inference.noise import Size
+from aleatoric.studies import TEXTS
 
 # Measured: seconds of one CPU core, tokens and bytes.
 EXACT_TOKEN = 9.0e-4  # overhead of `exact` per token
@@ -73,12 +74,8 @@ SHARED_BYTES = 5e9
 ROOM = 1.25
 """GPU memory per byte of weights, with the key-value cache and logits: assumed."""
 _UNITS = {"K": 1e3, "M": 1e6, "B": 1e9, "T": 1e12}
-ADVICE = {
-    "model": "more workers; for sampling, a vLLM cluster behind openai:",
-    "load": "put the weights on every node's own disk, or into an object store near them",
-    "write": "one run directory for each part of the corpus, or a database server",
-    "score": "one run directory for each part of the corpus, scored in parallel",
-}
+ADVICE: dict[str, str] = TEXTS["cost"]["advice"]
+"""Part of a run -> what to do where it takes longest."""
 
 
 @dataclass(frozen=True)

@@ -14,6 +14,7 @@ from aleatoric.inference.two_samples import benjamini_hochberg
 from aleatoric.metrics.distances import tvd
 from aleatoric.result_types import Study, Table
 from aleatoric.rng import stream
+from aleatoric.studies import notes_on
 from aleatoric.studies.figure_data import histograms
 from aleatoric.studies.people import halves_of, interval_text, mean_interval
 from aleatoric.types import Case, Categorical, Interval
@@ -94,15 +95,7 @@ def _test_people(case: Case, seed: int) -> ItemTest | None:
 def _table(results: dict[str, Distinguished], seed: int) -> Table:
     columns = ("against people", "contexts", "differ (FDR)", "p ≤ .05", "exact", "untested")
     rows = tuple(_row(name, result, seed) for name, result in results.items())
-    notes = (
-        "One permutation test per context (squared distance; could both sides be one population?); "
-        "exact probabilities of a model are tested by draws from them.",
-        f"differ: share of contexts with p ≤ {ALPHA:g} after Benjamini-Hochberg over "
-        "contexts, [low, high] its 95% interval, group bootstrap ([–]: none, as there is one group "
-        "or all contexts agree). With more people and draws more contexts differ.",
-        f"exact: tests over all permutations; the others are over {N_PERMUTATIONS} random ones.",
-        "people, half v half: one population; about .05 or fewer should have p ≤ .05.",
-    )
+    notes = notes_on("distinguish", alpha=ALPHA, n_permutations=N_PERMUTATIONS)
     return Table("Contexts on which model and people differ", columns, rows, notes)
 
 

@@ -20,7 +20,7 @@ from aleatoric.errors import DataError, UsageError
 from aleatoric.inference.bootstrap import resample
 from aleatoric.metrics import calibration
 from aleatoric.result_types import Result, Table
-from aleatoric.studies import token_studies
+from aleatoric.studies import TEXTS, notes_on, token_studies
 from aleatoric.types import Estimate, Floats, Signature
 
 Columns = dict[str, NDArray[Any]]
@@ -145,32 +145,12 @@ def _with_interval(
 
 CLASSWISE_FORMS = ("", "_predicted", "_weighted")
 """The paper prints one SCE and one ACE and does not say how classes are averaged."""
-PRINTED_ERRORS = {"ece": 10.39, "e_ece": 6.87, "e_ece_p": 7.92, "e_ece_k": 8.50}
-PRINTED_ERRORS |= {f"sce{form}": 18.68 for form in CLASSWISE_FORMS}
-PRINTED_ERRORS |= {f"ace{form}": 19.76 for form in CLASSWISE_FORMS}
+_PRINTED = TEXTS["e_ece"]
+PRINTED_ERRORS: dict[str, float] = _PRINTED["errors"]
 """Table 2, Multi30K, in percent."""
-PRINTED_SCHEMES = {"greedy": 10.39, "plain": 8.21, "top_k": 7.39, "top_p": 8.10}
+PRINTED_SCHEMES: dict[str, float] = _PRINTED["schemes"]
 """Table 1, Multi30K, in percent."""
-PRINTED_QUARTILES = (("0.36", "0.00"), ("0.79", "0.01"), ("1.12", "0.02"), ("2.76", "0.21"))
-PRINTED_R = "0.56"
-PRINTED_STABILITY = {
-    "10": ("26.19", "8.18", "19.05", "15.81", "3.61", "11.39"),
-    "50": ("13.36", "3.26", "6.22", "9.01", "2.58", "4.59"),
-    "500": ("7.45", "1.23", "0.31", "4.48", "0.93", "0.06"),
-    "1000": ("6.97", "1.36", "0.17", "4.48", "0.93", "0.06"),
-    "all": ("7.14", "", "", "4.42", "", ""),
-}
-"""Table 4, which the paper prints for IWSLT14 only."""
-LEFT_OPEN = (
-    ("number of bins", "15 (--bins)"),
-    ("confidence 1", "in the last bin"),
-    ("how SCE and ACE average over classes", "three forms in Table 2"),
-    ('unit of the subsets of Table 4 ("test samples")', "tokens, and sentences beside them"),
-    ("end of sentence", "scored; Table 2 without it in the last column"),
-    ("temperature of e-ECE", "P̃ = P"),
-    ("P or P̃ as confidence in Table 1", "both columns in Table 1"),
-    ("when training stops", "least validation loss; rows-bleu and rows-last by --rows"),
-)
+LEFT_OPEN = tuple(map(tuple, _PRINTED["left_open"]))
 SCHEME_NAMES = {"greedy": "greedy", "plain": "pure", "top_k": "top-k 100", "top_p": "top-p 0.8"}
 END_OF_SENTENCE, UNKNOWN = 2, 3
 RECIPE_ROWS = Path(__file__).parents[3] / "recipes" / "multi30k" / "rows"
@@ -204,7 +184,11 @@ def reproduce(
         _table_3(token_studies.intrinsic(table, seed, bins).tables[0]),
         *(_table_4(ours) for ours in token_studies.stability(table, seed, bins).tables),
         _labels(columns, classes),
-        Table("What the paper leaves open", ("question", "here"), LEFT_OPEN),
+        Table(
+            "What the paper leaves open",
+            ("question", "here"),
+            LEFT_OPEN,
+        ),
     ]
     return tables, {"results": results}
 
@@ -262,11 +246,7 @@ def _table_2(ours: dict[str, Estimate], words: dict[str, Estimate], note: str, b
         interval = "–" if ends is None else f"[{100 * ends.low:.2f}, {100 * ends.high:.2f}]"
         rows.append((metric, paper, _percent(estimate), interval, _percent(words.get(metric))))
     notes = (
-        f"In percent, {bins} bins of equal width; the paper names no number of bins.",
-        "sce: over all classes (Nixon et al. 2019), tiny by its 1/K; _predicted: the mean over "
-        "predicted classes of the class's own error; _weighted: the same, classes weighted by "
-        "their numbers of tokens. The paper does not say how it averages; nearest to the printed: "
-        f"{_nearest(ours, 'sce')}, {_nearest(ours, 'ace')}.",
+        *notes_on("e_ece_errors", bins=bins, sce=_nearest(ours, "sce"), ace=_nearest(ours, "ace")),
         note,
     )
     columns = ("metric", "printed", "ours", "[low, high]", "without sentence ends")
@@ -286,7 +266,7 @@ def _table_1(columns: Columns, bins: int) -> Table:
 
 
 def _table_3(ours: Table) -> Table:
-    printed = (*PRINTED_QUARTILES, (PRINTED_R, "p < 0.01"))
+    printed = (*_PRINTED["quartiles"], (_PRINTED["correlation"], "p < 0.01"))
     rows = [(row[0], *pair, *row[1:3]) for row, pair in zip(ours.rows, printed, strict=True)]
     columns = ("quartile", "printed E[H]", "printed m(d)", "ours E[H]", "ours m(d)")
     return Table("e-ECE, Table 3: intrinsic uncertainty", columns, tuple(rows), ours.notes)
@@ -308,10 +288,7 @@ def _labels(columns: Columns, heads: Columns | None) -> Table:
         classes = len(heads["class_mass"])
         unseen = classes - len(np.unique(columns["token"]))
         rows.insert(0, ("labels that no reference token has", "49.7%", _share(unseen, classes)))
-    notes = (
-        "printed: of WMT14 EN→DE (section 3), where labels are words; ours are subword pieces of "
-        "the Multi30K training text, of which the test set holds a part.",
-    )
+    notes = notes_on("e_ece_labels")
     columns_shown = ("share", "printed", "ours")
     return Table("e-ECE, section 3: labels and the test set", columns_shown, tuple(rows), notes)
 
@@ -324,13 +301,9 @@ def _table_4(ours: Table) -> Table:
     rows = tuple(
         (row[0], *(f"{p} / {o}" if p or o else "" for p, o in zip(printed, row[1:], strict=True)))
         for row in ours.rows
-        for printed in [PRINTED_STABILITY[row[0]]]
+        for printed in [_PRINTED["stability"][row[0]]]  # of IWSLT14 only
     )
-    notes = (
-        "printed / ours: the paper prints IWSLT14 (6,750 sentences), ours is Multi30K (1,000). It "
-        'says "test samples". With the rows in recipes/multi30k, subsets of tokens have '
-        "about the printed values; subsets of sentences do not.",
-    )
+    notes = notes_on("e_ece_stability")
     title = ours.title.lower().replace("documents", "sentences")
     shown = tuple(note.replace("documents", "sentences") for note in ours.notes)
     return Table(f"e-ECE, Table 4: {title}", ours.columns, rows, (*notes, *shown))

@@ -44,25 +44,11 @@ PAIR_SCHEMA = pa.schema(
     ]
 )
 """One row per pair: `kind` is H, M or C, `i` and `j` are numbers of texts; in C, j is people's."""
-_Rows = tuple[pa.Schema, Iterator[pa.RecordBatch]]
+Rows = tuple[pa.Schema, Iterator[pa.RecordBatch]]
 
 
-def export_rows(store: Store, path: Path) -> None:
-    """Write one row per item (or token) and system to `FILE.parquet` or `FILE.csv`."""
-    _export(_rows(store), path)
-
-
-def export_texts(store: Store, path: Path) -> None:
-    """Write one row per text of people and of every system to `FILE.parquet` or `FILE.csv`."""
-    _export(_text_rows(store), path)
-
-
-def export_pairs(store: Store, path: Path, allowed_probes: Collection[str] = ()) -> None:
-    """Write one row per pair of texts and probe, with its distance, to `FILE.parquet` or `.csv`."""
-    _export(_pair_rows(store, allowed_probes), path)
-
-
-def _export(rows: _Rows, path: Path) -> None:
+def write(rows: Rows, path: Path) -> None:
+    """Write rows to `FILE.parquet` or `FILE.csv`."""
     schema, batches = rows
     try:
         with files.written_whole(path) as unfinished, _writer(path, unfinished, schema) as writer:
@@ -70,6 +56,12 @@ def _export(rows: _Rows, path: Path) -> None:
                 writer.write_batch(_protected(batch) if path.suffix == ".csv" else batch)
     except OSError as error:
         raise UsageError(f"{path}: cannot be written ({error}); choose another file.") from None
+
+
+def to_table(rows: Rows) -> pa.Table:
+    """Return rows as an Arrow table."""
+    schema, batches = rows
+    return pa.Table.from_batches(batches, schema)
 
 
 def _protected(batch: pa.RecordBatch) -> pa.RecordBatch:
@@ -83,27 +75,8 @@ def _protected(batch: pa.RecordBatch) -> pa.RecordBatch:
     return pa.record_batch(columns, schema=batch.schema)
 
 
-def rows_table(store: Store) -> pa.Table:
-    """Return one row per item (or token) and system as an Arrow table."""
-    return _table(_rows(store))
-
-
-def texts_table(store: Store) -> pa.Table:
-    """Return one row per text as an Arrow table."""
-    return _table(_text_rows(store))
-
-
-def pairs_table(store: Store, allowed_probes: Collection[str] = ()) -> pa.Table:
-    """Return one row per pair of texts and probe as an Arrow table."""
-    return _table(_pair_rows(store, allowed_probes))
-
-
-def _table(rows: _Rows) -> pa.Table:
-    schema, batches = rows
-    return pa.Table.from_batches(batches, schema)
-
-
-def _text_rows(store: Store) -> _Rows:
+def text_rows(store: Store) -> Rows:
+    """Return one row per text of people and of every system."""
     _check_texts(store)
     names = model_systems(store)
     rows = (row for produced in StoredTexts(store).walk() for row in _texts_of(produced, names))
@@ -126,7 +99,8 @@ def _texts_of(produced: Produced, names: Sequence[str]) -> Iterator[tuple[Any, .
             yield (*head, "model", name, number, None, text)
 
 
-def _pair_rows(store: Store, allowed_probes: Collection[str]) -> _Rows:
+def pair_rows(store: Store, allowed_probes: Collection[str] = ()) -> Rows:
+    """Return one row per pair of texts and probe, with its distance."""
     _check_texts(store)
     scorer = Scorer.of(store.manifest, allowed_probes, store)
     return PAIR_SCHEMA, _pair_batches(store, scorer)
@@ -181,7 +155,8 @@ def _pair_batch(
     return pa.record_batch(columns, schema=PAIR_SCHEMA)
 
 
-def _rows(store: Store) -> _Rows:
+def item_rows(store: Store) -> Rows:
+    """Return one row per item (or token) and system."""
     if row_files := level_of(store).row_files(store):
         return _saved_rows(row_files)
     level = level_of(store)
@@ -204,7 +179,7 @@ def _labelled(
             yield (*row[:-1], *(values or [None] * len(names)))
 
 
-def _saved_rows(row_files: list[tuple[str, Path]]) -> _Rows:
+def _saved_rows(row_files: list[tuple[str, Path]]) -> Rows:
     """Return rows saved as Parquet, with the system as first column."""
     saved = pyarrow.parquet.read_schema(row_files[0][1])
     schema = saved.insert(0, pa.field("system", pa.string()))

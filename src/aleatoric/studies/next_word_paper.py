@@ -16,28 +16,13 @@ from aleatoric.levels.base import Monitor, run_job
 from aleatoric.levels.word import WordJob, results
 from aleatoric.registry import Track, quietly
 from aleatoric.result_types import Result, Table
+from aleatoric.studies import TEXTS, notes_on
 
-PRINTED: dict[str, dict[str, float]] = {
-    "human": {"ece_original": 0.14, "ece_human": 0.60, "ece_oracle": 0.19},
-    "oracle": {"ece_original": 0.11, "ece_human": 0.57, "ece_oracle": 0.32, "tvd": 0.42},
-    "gpt2": {"ece_original": 0.02, "ece_human": 0.20, "ece_oracle": 0.19, "tvd": 0.64},
-    "gpt2_ft": {"ece_original": 0.03, "ece_human": 0.22, "ece_oracle": 0.19, "tvd": 0.66},
-    "gpt2_temp05": {"ece_original": 0.35, "ece_human": 0.13, "ece_oracle": 0.15, "tvd": 0.61},
-    "bloom": {"ece_original": 0.07, "ece_human": 0.09, "ece_oracle": 0.07, "tvd": 0.61},
-    "chatgpt": {"ece_original": 0.45, "ece_human": 0.37, "ece_oracle": 0.37, "tvd": 0.76},
-    "chatgpt_diverse": {"ece_original": 0.10, "ece_human": 0.08, "ece_oracle": 0.08, "tvd": 0.82},
-}
+PRINTED: dict[str, dict[str, float]] = TEXTS["next_word"]["printed"]
 """Table 1 as printed; the paper's Oracle2 column is the system `oracle` here."""
 
 METRICS = ("ece_original", "ece_human", "ece_oracle", "tvd")
 PROTOCOLS = ("paper", "corrected")
-NOTES = (
-    "± : standard deviation over 20 random splits of the people.",
-    "The printed Human / oracle cell (0.19) is GPT-2's number: a wrong variable in the paper.",
-    "paper: repeated rows count as items, confidence 1 is in no bin, the original word keeps its "
-    "punctuation and case, splits are re-seeded for every context.",
-    "A system recorded on part of the contexts is scored on that part.",
-)
 
 
 @dataclass(frozen=True)
@@ -90,7 +75,8 @@ def to_table(cells: Iterable[PaperCell]) -> Table:
     """The three values of every cell, and the number of items behind them."""
     n = ("n, paper", "n, corrected")
     columns = ("system", "metric", "printed", "ours, paper", n[0], "ours, corrected", n[1])
-    return Table("Predict the Next Word, Table 1", columns, tuple(map(_row, cells)), NOTES, n)
+    rows, notes = tuple(map(_row, cells)), notes_on("next_word")
+    return Table("Predict the Next Word, Table 1", columns, rows, notes, n)
 
 
 def _cells(by_protocol: dict[str, dict[tuple[str, str], Result]]) -> list[PaperCell]:

@@ -26,9 +26,9 @@ from aleatoric.metrics.distances import tvd, tvd_of_counts
 from aleatoric.nextword.answers import human_counts
 from aleatoric.nextword.rules import bare
 from aleatoric.result_types import Study, Table
-from aleatoric.studies import people
+from aleatoric.studies import TEXTS, notes_on
 from aleatoric.studies.figure_data import TVD_EDGES, histograms
-from aleatoric.types import Case, Categorical, Floats, Interval
+from aleatoric.types import Case, Categorical, Estimate, Floats, Interval
 
 N_SPLITS = 20
 
@@ -87,13 +87,24 @@ def mean_interval(values: Floats, groups: Sequence[str], seed: int) -> Interval 
     """The group-bootstrap interval of a mean of values in [0, 1], cut at these bounds."""
     sums = GroupSums()
     sums.add(list(groups), np.column_stack([values, np.ones(len(values))]))
-    interval = resample(sums.table, lambda total: total[:, 0] / total[:, 1], seed).interval
+    table = sums.table
+    interval = resample(
+        table, lambda total: total[:, 0] / total[:, 1], seed, sizes=table[:, 1]
+    ).interval
     return interval and cut_at(interval, float(np.mean(values)), 0.0, 1.0)
 
 
 def interval_text(interval: Interval | None, form: str = ".3f") -> str:
     """`[low, high]`, or a dash if there is no interval."""
     return "–" if interval is None else f"[{interval.low:{form}}, {interval.high:{form}}]"
+
+
+def with_interval(estimate: Estimate) -> str:
+    """Return the value of an estimate with its interval, or a dash if it is undefined."""
+    if estimate.value is None:
+        return "–"
+    ends = f" {interval_text(estimate.interval)}" if estimate.interval else ""
+    return f"{estimate.value:.3f}{ends}"
 
 
 def interval_note(interval: Interval | None) -> str:
@@ -119,26 +130,6 @@ def _oracle_tvds(
     return tvd_of_counts(target, player), tvd_of_counts(target + player, player)
 
 
-class _Wording(NamedTuple):
-    title: str
-    row: str
-    note: str
-
-
-_RENORMALIZED = _Wording(
-    "Biased estimator",
-    "model (renormalized)",
-    "Log-probabilities, renormalized over the words that have one: the mass of all other words is "
-    "spread over them.",
-)
-_EXACT = _Wording(
-    "Exact probabilities beside halves of the people",
-    "model (exact)",
-    "Exact probabilities of a live model: nothing is renormalized, and this is not the paper's "
-    "biased estimator.",
-)
-
-
 class BestWords(NamedTuple):
     """Confidence and correctness of most probable words, (cases, splits); NaN if undefined."""
 
@@ -155,11 +146,12 @@ def run(cases: Iterable[Case], seed: int) -> Study:
             "biased needs log-probabilities of words; this system has samples: use --estimator "
             "biased, or record rows with logprobs."
         )
-    tvds = people.split_tvds(cases, seed)
+    tvds = split_tvds(cases, seed)
     model = np.array([tvd(case.pair) for case in tvds.cases])
-    wording = _RENORMALIZED if all(case.renormalised for case in cases) else _EXACT
-    samples = {wording.row: model, "oracle 2": tvds.oracle_all.ravel()}
-    picture = histograms(wording.title, "TVD to all people", samples, TVD_EDGES)
+    is_biased = all(case.renormalised for case in cases)
+    wording = TEXTS["biased"]["renormalized" if is_biased else "exact"]
+    samples = {wording["row"]: model, "oracle 2": tvds.oracle_all.ravel()}
+    picture = histograms(wording["title"], "TVD to all people", samples, TVD_EDGES)
     return Study("biased", (_table(tvds, model, seed, wording),), {"fig5_biased": picture})
 
 
@@ -188,30 +180,28 @@ def _correct(cases: Sequence[Case], answers: list[list[str]]) -> tuple[Floats, F
     return np.array(original), np.array(human)
 
 
-def _table(tvds: people.SplitTVDs, model: Floats, seed: int, wording: _Wording) -> Table:
-    halves = [people.halves_of(case, seed) for case in tvds.cases]
-    interval = people.mean_interval(model, tvds.groups, seed)
-    shown = f" {people.interval_text(interval)}" if interval else ""
+def _table(tvds: SplitTVDs, model: Floats, seed: int, wording: dict[str, str]) -> Table:
+    halves = [halves_of(case, seed) for case in tvds.cases]
+    interval = mean_interval(model, tvds.groups, seed)
+    shown = f" {interval_text(interval)}" if interval else ""
     first = half_answers(tvds.cases, [half.target for half in halves])
     second = half_answers(tvds.cases, [half.player for half in halves])
     rows = (
-        (wording.row, f"{model.mean():.3f}{shown}", *_eces(model_answers(tvds.cases))),
+        (wording["row"], f"{model.mean():.3f}{shown}", *_eces(model_answers(tvds.cases))),
         ("oracle 1", f"{_target_to_all(tvds).mean():.3f}", *_eces(first)),
         ("oracle 2", f"{tvds.oracle_all.mean():.3f}", *_eces(second)),
     )
     notes = (
-        f"{len(tvds.cases)} contexts; TVD to all people; oracles: halves of the people, mean over "
-        f"{tvds.oracle.shape[1]} random splits.",
-        wording.note,
-        "The oracles are a part of the people they are compared with: their TVD is not that of a "
-        "perfect model.",
-        people.interval_note(interval),
+        *notes_on("biased", n=len(tvds.cases), n_splits=tvds.oracle.shape[1]),
+        wording["note"],
+        *notes_on("oracles"),
+        interval_note(interval),
     )
     columns = ("system", "TVD", "ECE original", "ECE human")
-    return Table(wording.title, columns, rows, notes)
+    return Table(wording["title"], columns, rows, notes)
 
 
-def _target_to_all(tvds: people.SplitTVDs) -> Floats:
+def _target_to_all(tvds: SplitTVDs) -> Floats:
     """TVD of the target half to all people, a mixture of the halves along which TVD is linear."""
     n = np.array([len(case.item.responses) for case in tvds.cases])
     distance: Floats = tvds.oracle * ((n - n // 2) / n)[:, None]

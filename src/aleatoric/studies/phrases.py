@@ -5,10 +5,10 @@ from __future__ import annotations
 import textwrap
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
 
 from aleatoric.levels.text_inputs import StudyOptions, TextCase
 from aleatoric.result_types import Study, Table
+from aleatoric.studies import notes_on
 
 SHORTEST, LONGEST = 3, 20
 """Tokens of a phrase that is repeated across inputs."""
@@ -23,47 +23,23 @@ Texts = list[list[str]]
 """Texts as lower-cased tokens."""
 
 
-@dataclass(frozen=True)
-class TokenizedTexts:
-    """The texts of people or of a generator, by input."""
-
-    inputs: tuple[Texts, ...]
-
-    @classmethod
-    def of(cls, inputs: Iterable[Sequence[str]], tokens: Tokens) -> TokenizedTexts:
-        """Tokenize texts."""
-        return cls(tuple(_lowered(texts, tokens) for texts in inputs))
-
-    @property
-    def n_texts(self) -> int:
-        """The number of texts."""
-        return sum(map(len, self.inputs))
-
-    def counts(self, phrases: Iterable[Phrase]) -> dict[Phrase, PhraseCount]:
-        """Return how many texts and inputs have each of these phrases."""
-        wanted = frozenset(phrases)
-        orders = sorted({len(phrase) for phrase in wanted})
-        texts, inputs = Counter[Phrase](), Counter[Phrase]()
-        for own in self.inputs:
-            found = [wanted & {g for n in orders for g in ngrams(text, n)} for text in own]
-            texts.update(phrase for phrases_of in found for phrase in phrases_of)
-            inputs.update(frozenset().union(*found))
-        return {phrase: PhraseCount(texts[phrase], inputs[phrase]) for phrase in wanted}
-
-
-@dataclass(frozen=True)
-class PhraseCount:
-    """How many texts, of how many inputs, have a phrase."""
-
-    texts: int
-    inputs: int
-
-
 def run(cases: Sequence[TextCase], seed: int, options: StudyOptions) -> Study:
     """List the phrases that a generator repeats, beside how often people's texts have them."""
-    people = TokenizedTexts.of((case.item.references for case in cases), options.tokens)
-    model = TokenizedTexts.of((case.texts for case in cases), options.tokens)
+    people = [_lowered(case.item.references, options.tokens) for case in cases]
+    model = [_lowered(case.texts, options.tokens) for case in cases]
     return Study("phrases", (_across(model, people), _within(cases, model, people)))
+
+
+def counted(inputs: Sequence[Texts], phrases: Iterable[Phrase]) -> dict[Phrase, tuple[int, int]]:
+    """Return how many texts, of how many inputs, have each of these phrases."""
+    wanted = frozenset(phrases)
+    orders = sorted({len(phrase) for phrase in wanted})
+    texts, by_input = Counter[Phrase](), Counter[Phrase]()
+    for own in inputs:
+        found = [wanted & {g for n in orders for g in ngrams(text, n)} for text in own]
+        texts.update(phrase for phrases_of in found for phrase in phrases_of)
+        by_input.update(frozenset().union(*found))
+    return {phrase: (texts[phrase], by_input[phrase]) for phrase in wanted}
 
 
 def ngrams(text: Sequence[str], order: int) -> Iterator[Phrase]:
@@ -108,44 +84,36 @@ def _frequent(
     return {phrase: n for phrase, n in counts.items() if n > 1}
 
 
-def _across(model: TokenizedTexts, people: TokenizedTexts) -> Table:
+def _across(model: Sequence[Texts], people: Sequence[Texts]) -> Table:
     """Return the phrases that occur for the most inputs."""
-    phrases = repeated(model.inputs, SHORTEST, COVERING)
-    own = {p: count for p, count in model.counts(phrases).items() if count.inputs > 1}
-    order = sorted(own, key=lambda p: (-own[p].inputs, -own[p].texts, -len(p), p))[:N_LISTED]
-    of_people = people.counts(order)
+    phrases = repeated(model, SHORTEST, COVERING)
+    own = {p: (n, inputs) for p, (n, inputs) in counted(model, phrases).items() if inputs > 1}
+    order = sorted(own, key=lambda p: (-own[p][1], -own[p][0], -len(p), p))[:N_LISTED]
+    n_model, n_people = (sum(map(len, side)) for side in (model, people))
+    sides = ((own, n_model), (counted(people, order), n_people))
     rows = tuple(
         (
             _shown(phrase),
-            _share(own[phrase].texts, model.n_texts),
-            str(own[phrase].inputs),
-            _share(of_people[phrase].texts, people.n_texts),
-            str(of_people[phrase].inputs),
+            *(cell for counts, n in sides for cell in _cells(*counts[phrase], n)),
         )
         for phrase in order
     )
     columns = ("phrase", "texts", "inputs", "people's texts", "people's inputs")
-    notes = (
-        f"Phrases of {SHORTEST} or more lower-cased tokens in the generator's texts to the most "
-        f"inputs; a phrase inside a longer one that {COVERING:.0%} of its texts have is left out.",
-        f"texts: those with the phrase, and their share of {model.n_texts}; people's: of "
-        f"{people.n_texts}.",
+    notes = notes_on(
+        "phrases_across", shortest=SHORTEST, covering=COVERING, n_model=n_model, n_people=n_people
     )
     return Table("Phrases repeated across inputs", columns, rows, notes)
 
 
-def _within(cases: Sequence[TextCase], model: TokenizedTexts, people: TokenizedTexts) -> Table:
+def _within(cases: Sequence[TextCase], model: Sequence[Texts], people: Sequence[Texts]) -> Table:
     """Return, per input, the phrase whose share of texts exceeds people's share most."""
     found = []
-    for case, texts, own in zip(cases, model.inputs, people.inputs, strict=True):
+    for case, texts, own in zip(cases, model, people, strict=True):
         if len(texts) > 1 and own and (best := _most_repeated(texts, own)):
             found.append((*best, case.item.id))
     found.sort(key=lambda row: (-row[0], -len(row[1]), row[-1]))
     rows = tuple((item_id, _shown(p), n, m) for _, p, n, m, item_id in found[:N_LISTED])
-    notes = (
-        f"The phrase of {SHORTEST_OF_INPUT} or more tokens of each input whose share of the "
-        "generator's texts exceeds its share of people's most; inputs with the largest excess.",
-    )
+    notes = notes_on("phrases_within", shortest=SHORTEST_OF_INPUT)
     columns = ("input", "phrase", "generator", "people")
     return Table("Phrases repeated on one input", columns, rows, notes)
 
@@ -153,12 +121,12 @@ def _within(cases: Sequence[TextCase], model: TokenizedTexts, people: TokenizedT
 def _most_repeated(texts: Texts, people: Texts) -> tuple[float, Phrase, str, str] | None:
     """Return the largest excess, its phrase and the numbers of texts of both sides."""
     phrases = repeated([texts], SHORTEST_OF_INPUT)
-    of_people = TokenizedTexts((people,)).counts(phrases)
-    excess = {p: n / len(texts) - of_people[p].texts / len(people) for p, n in phrases.items()}
+    of_people = {p: n for p, (n, _) in counted([people], phrases).items()}
+    excess = {p: n / len(texts) - of_people[p] / len(people) for p, n in phrases.items()}
     if not excess:
         return None
     best = min(excess, key=lambda phrase: (-excess[phrase], -len(phrase), phrase))
-    numbers = f"{phrases[best]} of {len(texts)}", f"{of_people[best].texts} of {len(people)}"
+    numbers = f"{phrases[best]} of {len(texts)}", f"{of_people[best]} of {len(people)}"
     return excess[best], best, *numbers
 
 
@@ -175,5 +143,5 @@ def _shown(phrase: Phrase) -> str:
     return textwrap.shorten(" ".join(phrase), PHRASE_CHARS, placeholder="…")
 
 
-def _share(n: int, total: int) -> str:
-    return f"{n} ({n / total:.1%})" if total else f"{n}"
+def _cells(n: int, n_inputs: int, total: int) -> tuple[str, str]:
+    return f"{n} ({n / total:.1%})" if total else f"{n}", str(n_inputs)

@@ -22,6 +22,7 @@ from aleatoric.inference.noise import Side, Sides, Size, VarianceParts, noise
 from aleatoric.inference.planning import Crowding, Design, PilotSpread, Sizes, Variances
 from aleatoric.result_types import Tabular
 from aleatoric.rng import stream
+from aleatoric.studies import TEXTS, notes_on
 from aleatoric.types import Floats, Interval
 
 LEAST = 1e-9
@@ -139,19 +140,16 @@ class PlanSource:
     """Numbers that are tried by default; without any, some around the pilot's."""
 
 
-@dataclass(frozen=True, slots=True)
-class PlanRow:
+@dataclass(frozen=True, kw_only=True)
+class PlanRow(Known):
     """A design and its predicted precision; `interval` is the uncertainty of `se`."""
 
     design: Design
-    parts: Variances
     se: float
     interval: Interval | None
     width: float
     power: float | None
     meets: bool | None
-    extrapolated: bool
-    upper_bound: bool
 
     def to_dict(self) -> dict[str, Any]:
         """The JSON form."""
@@ -227,11 +225,7 @@ def _few_groups_note(rows: Sequence[PlanRow], level: float) -> Iterator[str]:
     fewest = min((row.design.groups for row in rows), default=FEW_GROUPS)
     if 2 <= fewest < FEW_GROUPS:
         wider = t_quantile((1 + level) / 2, fewest - 1) * 2 / planning.width(1.0, level)
-        yield (
-            f"warning: widths and power hold for {FEW_GROUPS} groups or more; with {fewest}, "
-            f"an interval by Student's t is {wider:.1f} times as wide, and the pilot's variance "
-            "between so few groups is uncertain: plan for more groups"
-        )
+        yield from notes_on("few_groups", enough=FEW_GROUPS, fewest=fewest, wider=wider)
 
 
 def around(n: int) -> tuple[int, ...]:
@@ -259,11 +253,16 @@ def predicted(known: Known, design: Design) -> tuple[float, Interval | None]:
 
 def _row(known: Known, design: Design, target: Target) -> PlanRow:
     error, interval = predicted(known, design)
-    wide, difference = planning.width(error, target.level), target.difference
-    power = None if difference is None else planning.power(error, difference, target.level)
-    meets = None if target.error is None else error <= target.error * (1 + 1e-9)
-    how = (known.extrapolated, known.upper_bound)
-    return PlanRow(design, known.parts, error, interval, wide, power, meets, *how)
+    difference = target.difference
+    return PlanRow(
+        **vars(known),
+        design=design,
+        se=error,
+        interval=interval,
+        width=planning.width(error, target.level),
+        power=None if difference is None else planning.power(error, difference, target.level),
+        meets=None if target.error is None else error <= target.error * (1 + 1e-9),
+    )
 
 
 def _groups(known: Known, design: Design, target: Target) -> tuple[int, ...]:
@@ -278,14 +277,7 @@ def _groups(known: Known, design: Design, target: Target) -> tuple[int, ...]:
     return (needed,)
 
 
-_MEANING = {
-    "sd": "the standard deviation of TVD over contexts, without noise: from 0 to 0.5",
-    "icc": "the correlation of contexts in a group: from 0 to below 1",
-    "tvd": "the model's distance to people: from 0 to 1",
-    "entropy": "the entropy of answers to a typical context, in bits: from 0 to log2(support)",
-    "support": "the number of words people could give to a typical context: whole, 1 to 100000",
-    "group": "contexts per group: from 1 to 1000000000",
-}
+_MEANING: dict[str, str] = TEXTS["plan"]["meanings"]
 _LIMITS = {"sd": (0, 0.5), "icc": (0, 0.999), "tvd": (0, 1), "support": (1, 1e5), "group": (1, 1e9)}
 
 
@@ -336,10 +328,7 @@ def assumed_source(
     notes = [f"Assumed: {assumed}. The noise is that of one typical context."]
     if correlation is not None:
         name = "difference of two TVDs"
-        notes.append(
-            "The two systems are assumed to be equally noisy, and correlated at "
-            f"{correlation:g} over contexts and people."
-        )
+        notes += notes_on("assumed_pair", correlation=correlation)
     around = Design(40, 1000, 20, Crowding(assumed.group, assumed.group))
 
     def known(people: Sequence[int], samples: Sequence[Size]) -> Mapping[Sizes, Known]:

@@ -23,25 +23,24 @@ from aleatoric.inference.planning import (
     Pilot,
     PilotSpread,
     Sizes,
-    Variances,
     between_and_within,
     group_columns,
 )
 from aleatoric.levels.base import NAMED, level_of
 from aleatoric.levels.text import Text
-from aleatoric.levels.text_scoring import CHUNK, Scorer
+from aleatoric.levels.text_scoring import CHUNK, PERSONS_KEY, Scorer
 from aleatoric.levels.text_variability import Group, score_blocks
 from aleatoric.levels.word import NextWords, cases, model_systems
+from aleatoric.levels.word_results import has_persons
 from aleatoric.probes.base import is_code
 from aleatoric.runs.run import Store, StoredTexts
+from aleatoric.studies import notes_on
 from aleatoric.studies.plan import Known, PlanSource, around
 from aleatoric.types import Case, Categorical, Floats, Ints
 
 _NO_SPREAD = 1e-12
-_EXPLAINED_TEXTS = (
-    "people: references per input; samples: generated texts per input; contexts: inputs. "
-    "[low, high]: uncertainty of the SE given the pilot's number of groups (95%)."
-)
+_Page = tuple[list[str], Ints, Floats, Parts]
+"""Groups of some inputs, their numbers of texts on both sides, their values and their parts."""
 
 
 @dataclass(frozen=True)
@@ -68,6 +67,33 @@ class TextPilot:
         n, m = self.sizes.T
         return self.parts.people(n), self.parts.draws(n, m)
 
+    @property
+    def design(self) -> Design:
+        """The pilot's own sizes."""
+        groups = np.bincount(self.groups)
+        n, m = np.median(self.sizes, axis=0).astype(int).tolist()
+        return Design(n, m, len(groups), Crowding.of(groups))
+
+    def spreads(
+        self, people: Sequence[int], samples: Sequence[Size]
+    ) -> Mapping[Sizes, PilotSpread]:
+        """The spread of values at every pair of sizes, on which only their noise depends."""
+        table, spreads = self.table, dict[Sizes, PilotSpread]()
+        within = float(between_and_within(table.sum(axis=0))[1])
+        contexts = max(0.0, within - float(sum(part.mean() for part in self.own_noise())))
+        for n, m in product(people, samples):
+            if m is None:
+                raise UsageError("--samples exact: texts are always drawn; give numbers of texts.")
+            parts = (self.parts.people(n).mean(), self.parts.draws(n, m).mean())
+            noises = [max(0.0, float(part)) for part in parts]
+            scale = (contexts + sum(noises)) / within if within else 1.0
+            spreads[n, m] = PilotSpread(table, 1.0, scale, *noises)
+        return spreads
+
+    def extrapolates(self, people: int, samples: Size) -> tuple[bool, bool]:
+        """Never: values are unbiased for any numbers of texts."""
+        return False, False
+
     def split(self) -> VarianceParts | None:
         """The noise of the pilot's own mean by source."""
         return split_variance(self.values, self.groups, *self.own_noise())
@@ -82,56 +108,26 @@ def text_pilot(store: Store, names: Sequence[str], metric: str | None) -> TextPi
         needed = "4 texts" if weights.human or weights.model else "2 texts"
         problem = f"no input has {needed} on each side that {metric} compares, all with distances"
         raise UsageError(f"{store.path}: {problem}; plan from a run with more texts per input.")
-    groups = np.unique([group for page in pages for group in page.groups], return_inverse=True)[1]
-    values = np.concatenate([page.values for page in pages])
+    names_of, sizes, values_of, parts = zip(*pages, strict=True)
+    groups = np.unique(np.concatenate(names_of), return_inverse=True)[1]
+    values = np.concatenate(values_of)
     check_spread(str(store.path), "inputs", groups.tolist(), values.tolist())
-    return TextPilot(
-        metric,
-        values,
-        Parts.joined([page.parts for page in pages]),
-        np.concatenate([np.tile(page.sizes, (len(page.values), 1)) for page in pages]),
-        groups,
-        store.n_items - len(values),
-    )
+    n_left_out = store.n_items - len(values)
+    return TextPilot(metric, values, Parts.joined(parts), np.concatenate(sizes), groups, n_left_out)
 
 
 def text_source(
     name: str, pilot: TextPilot, correlation: float | None, notes: tuple[str, ...]
 ) -> PlanSource:
-    """The variances of a pilot; with a `correlation`, of its difference to an assumed system."""
-    table, (n, m) = pilot.table, np.median(pilot.sizes, axis=0).astype(int).tolist()
-    between, within = (float(part) for part in between_and_within(table.sum(axis=0)))
-    contexts = max(0.0, within - float(sum(part.mean() for part in pilot.own_noise())))
-
-    def known(people: Sequence[int], samples: Sequence[Size]) -> Mapping[Sizes, Known]:
-        return {(n, m): at_sizes(n, m) for n, m in product(people, samples)}
-
-    def at_sizes(n: int, m: Size) -> Known:
-        if m is None:
-            raise UsageError("--samples exact: texts are always drawn; give numbers of texts.")
-        noises = (pilot.parts.people(n).mean(), pilot.parts.draws(n, m).mean())
-        people, draws = (max(0.0, float(part)) for part in noises)
-        parts = Variances(between, contexts, people, draws)
-        scale = (contexts + people + draws) / within if within else 1.0
-        spread = PilotSpread(table, 1.0, scale, people, draws)
-        return Known(parts if correlation is None else parts.paired(correlation), spread)
-
-    n_groups = len(table)
-    design = Design(n, m, n_groups, Crowding.of(np.bincount(pilot.groups)))
+    """The variances of a pilot of texts; only sizes that change them are tried by default."""
+    n, m = np.median(pilot.sizes, axis=0).astype(int).tolist()
     by_people, by_draws = (part.any() for part in pilot.own_noise())
-    return PlanSource(
-        name,
-        design,
-        known,
-        (*_notes(pilot), *notes),
-        pilot.split(),
-        around(n) if by_people else (n,),
-        around(m) if by_draws else (m,),
-    )
+    tried = around(n) if by_people else (n,), around(m) if by_draws else (m,)
+    return source_of(name, pilot, correlation, (*_notes(pilot), *notes), pilot.split(), *tried)
 
 
 def _notes(pilot: TextPilot) -> Iterator[str]:
-    yield _EXPLAINED_TEXTS
+    yield from notes_on("plan_texts")
     if pilot.n_left_out:
         n, total = pilot.n_left_out, pilot.n_left_out + len(pilot.values)
         yield f"{n} of {total} inputs have too few texts, or pairs without a distance: left out."
@@ -166,22 +162,12 @@ def _checked_metric(store: Store, metric: str | None) -> tuple[str, str]:
     return metric, probe
 
 
-@dataclass(frozen=True)
-class _Page:
-    """Inputs with the same numbers of texts."""
-
-    groups: list[str]
-    sizes: tuple[int, int]
-    values: Floats
-    parts: Parts
-
-
 def _pages(store: Store, names: Sequence[str], probe: str, weights: Weights) -> Iterator[_Page]:
+    """Yield inputs with the same numbers of texts, as `_Page`."""
     scorer = Scorer.of({**store.manifest, "probes": [probe]}, (), store)
     walk = StoredTexts(store).walk()
     while chunk := list(islice(walk, CHUNK)):
-        items = scorer.texts(chunk, names)
-        for group in score_blocks(items, names, scorer.probes, {}).groups:
+        for group in score_blocks(scorer.texts(chunk, names), names, scorer.probes, {}).groups:
             n, *drawn = group.sizes
             m = min(drawn, default=0)
             if not weights.enough(n, m):
@@ -193,7 +179,7 @@ def _pages(store: Store, names: Sequence[str], probe: str, weights: Weights) -> 
                 systems = [system.of(rows) for system in systems]
                 groups = [chunk[row].item.group for row in group.rows[rows]]
                 parts = parts_of(systems, weights)
-                yield _Page(groups, (n, m), values[rows], parts)
+                yield groups, np.tile((n, m), (len(rows), 1)), values[rows], parts
 
 
 def _difference(values: Sequence[Floats]) -> Floats:
@@ -210,19 +196,16 @@ def _systems(group: Group, n_systems: int, m: int) -> list[ShapedDistances]:
 
 MOST_OTHER_WORDS = 60
 """The number of likely words that only a model gives and that people might give."""
-_EXPLAINED = (
-    "[low, high]: uncertainty of the SE given the pilot's number of groups (95%). *: sizes are "
-    "larger than the pilot's, and the SE is extrapolated; ≤: much larger, and it is at most about "
-    "this."
-)
 
 
 def source_of(
     name: str,
-    pilot: Pilot,
+    pilot: Pilot | TextPilot,
     correlation: float | None = None,
     notes: tuple[str, ...] = (),
     split: VarianceParts | None = None,
+    people: tuple[int, ...] = (),
+    samples: tuple[Size, ...] = (),
 ) -> PlanSource:
     """The variances of a pilot; with a `correlation`, of its difference to an assumed system."""
 
@@ -232,11 +215,10 @@ def source_of(
             parts = spread.parts(spread.table.sum(axis=0))
             if correlation is not None:
                 parts = parts.paired(correlation)
-            at_sizes[n, m] = Known(parts, spread, pilot.is_beyond(n, [m]), pilot.is_far(n))
+            at_sizes[n, m] = Known(parts, spread, *pilot.extrapolates(n, m))
         return at_sizes
 
-    around = Design(pilot.people, pilot.samples, pilot.n_groups, pilot.crowding)
-    return PlanSource(name, around, known, notes, split)
+    return PlanSource(name, pilot.design, known, notes, split, people, samples)
 
 
 def pilot_source(
@@ -265,15 +247,14 @@ def pilot_source(
         raise UsageError(
             f"{store.path}: has both systems, and so their correlation; leave out --correlation."
         )
-    notes = []
+    knows_persons = has_persons(store) or store.meta(PERSONS_KEY)
+    notes = [*notes_on("plan_persons")] if knows_persons else []
     assumes_second = differs and len(names) == 1
     correlation = (0.5 if correlation is None else correlation) if assumes_second else None
     if assumes_second:
         items = "contexts" if isinstance(level, NextWords) else "inputs"
-        notes.append(
-            f"The second system of the difference is assumed: as noisy as {names[0]}, and "
-            f"correlated with it at {correlation:g} over {items} and people."
-        )
+        assumed = {"first": names[0], "correlation": correlation, "items": items}
+        notes += notes_on("assumed_second", **assumed)
     label = f"{' − '.join(names) or 'people'} in {store.path.name}"
     if isinstance(level, Text):
         pilot = text_pilot(store, names, metric)
@@ -281,7 +262,7 @@ def pilot_source(
     contexts = tuple(_contexts(store, names))
     _check(contexts, str(store.path))
     split = None if len(names) == 2 else _split(contexts)
-    explained = (_EXPLAINED, *notes)
+    explained = (*notes_on("plan_words"), *notes)
     return source_of(f"TVD of {label}", Pilot(contexts, seed), correlation, explained, split)
 
 

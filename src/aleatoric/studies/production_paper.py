@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import os
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import asdict, dataclass, field, replace
 from importlib import import_module
 from itertools import groupby, product, zip_longest
 from pathlib import Path
@@ -14,7 +14,6 @@ from typing import Any
 import numpy as np
 
 import aleatoric
-from aleatoric.data.files import sha256_of_all
 from aleatoric.data.opening import open_text_corpus, sniff_texts
 from aleatoric.data.score_files import ScoreFile, find_score_files
 from aleatoric.errors import DataError, MissingExtraError, UsageError, needs
@@ -25,29 +24,34 @@ from aleatoric.levels.text_protocol import (
     gpt2_tokeniser,
 )
 from aleatoric.levels.text_scoring import CONTROL
-from aleatoric.levels.text_variability import Splitting, Statistics
+from aleatoric.levels.text_variability import Splitting
 from aleatoric.metrics.reduction import Mean
 from aleatoric.probes.base import Block
 from aleatoric.probes.tools import Tools, probes_with
 from aleatoric.registry import Track, quietly
 from aleatoric.result_types import Result, Table
 from aleatoric.runs.run import Store
-from aleatoric.studies import production_printed as printed
+from aleatoric.studies import notes_on
 from aleatoric.studies.people import interval_text
 from aleatoric.studies.production_control import (
     CHECKED_PROBE,
     STORIES,
-    ControlScores,
     PrintedLengths,
+    ScoredSystem,
+    by_task,
     lengths_tables,
     printed_lengths,
     score,
+    score_systems,
+    without_people,
 )
-from aleatoric.studies.production_printed import PROBES, tasks
 from aleatoric.studies.production_rows import (
     HEADINGS,
+    HUMAN_CONTROL,
     MISSING,
+    PROBES,
     PROTOCOLS,
+    STATISTICS,
     PaperLine,
     Reasons,
     ShownRow,
@@ -58,13 +62,12 @@ from aleatoric.studies.production_rows import (
     printed_table,
     run_lines,
     shown_rows,
+    tasks,
 )
-from aleatoric.studies.production_scores import ScoredSystem, by_task, score_systems, without_people
-from aleatoric.types import Estimate, LazyItems, MultiRef, Signature
+from aleatoric.types import LazyItems, MultiRef, Signature
 
 TASKS = {"simplification": "asset", "translation": "wmt14-10ref"}
 """Task in the file of recorded pair distances -> corpus."""
-STATISTICS = ("mean_H", "w1_M", "dmu_M", "w1_C", "dmu_C")
 RECORDED = "multiref_human_control_unigram.json"
 TOLERANCE = 1e-8
 PAPER_LANGUAGE = "en"
@@ -128,10 +131,6 @@ class Sources:
         corpora = map(_with_enough, find_corpora(data, needed=not files))
         return cls(tuple(corpora), files, tuple(stores))
 
-    def names(self) -> set[str]:
-        """Return the names of the corpora."""
-        return {corpus.name for corpus in self.corpora}
-
 
 def _with_enough(corpus: MultiRef) -> MultiRef:
     """Return a corpus of stories with the inputs that the paper uses, others unchanged."""
@@ -158,7 +157,7 @@ class SharedTools:
 
     def usable(self, corpus: MultiRef, protocol: str) -> list[str]:
         """Return the probes that can run; by default only one for corpora without printed rows."""
-        refused = self._open(corpus, protocol)[1]
+        refused = self.refused(corpus, protocol)
         default = PROBES if corpus.name in tasks() else (CHECKED_PROBE,)
         return [probe for probe in self.probes or default if probe not in refused]
 
@@ -205,12 +204,12 @@ def reproduce(
     for corpus, protocol in product(sources.corpora, protocols):
         tools, usable = shared.tools(corpus, protocol), shared.usable(corpus, protocol)
         scores = score(corpus, protocol, usable, splitting, tools, track)
-        lines += _lines(corpus, protocol, scores, splitting)
+        lines += _lines(scores, splitting.seed)
         if protocol == "paper":
             pairs += _checks(corpus.name, scores, recordings)
     shown = shared.probes or PROBES
     for scored in score_systems(sources.scores, protocols, shown, splitting, track):
-        lines += scored_lines(scored, splitting)
+        lines += _lines(scored, splitting.seed)
     for store in sources.stores:
         lines += run_lines(store, base.results(store), len(sources.stores) > 1)
     lengths = tuple(printed_lengths(sources.corpora, track))
@@ -244,12 +243,12 @@ def _reasons(lines: Sequence[PaperLine], sources: Sources, shared: SharedTools) 
     for task, protocol in product(tasks().values(), shared.protocols):
         corpus = by_name.get(task.corpus)
         for system, probe in product(task.rows, shared.probes or PROBES):
-            name = CONTROL if system == printed.CONTROL else system
-            metrics = [f"{statistic}/{probe}" for statistic in printed.STATISTICS.values()]
+            name = CONTROL if system == HUMAN_CONTROL else system
+            metrics = [f"{statistic}/{probe}" for statistic in STATISTICS.values()]
             if all((task.corpus, name, protocol, metric) in ours for metric in metrics):
                 continue
             key = task.corpus, system, protocol, probe
-            if system != printed.CONTROL:
+            if system != HUMAN_CONTROL:
                 reasons[key] = _no_scores(task.corpus, lacking, scored)
             elif corpus is None:
                 reasons[key] = f"{task.corpus} is not in DATA; {task.place}"
@@ -288,44 +287,17 @@ def find_corpora(data: Path, needed: bool = True) -> list[MultiRef]:
     return sorted(corpora, key=lambda c: order.index(c.name) if c.name in order else len(order))
 
 
-def _lines(
-    corpus: MultiRef, protocol: str, scores: ControlScores, splitting: Splitting
-) -> list[PaperLine]:
-    control = "published" if protocol == "paper" else f"disjoint-halves-{splitting.n_splits}"
-    facts = {"protocol": protocol, "control": control}
-    found = _means(scores.groups, scores.values, splitting.seed)
-    lines = []
+def _lines(scored: ScoredSystem, seed: int) -> Iterator[PaperLine]:
+    """Yield the numbers of a system, or of people, as means over inputs."""
+    chunk = {name: column[:, None] for name, column in scored.values.items()}
+    found = estimates([(scored.groups, chunk)], {name: Mean(name) for name in chunk}, seed)
     for name, estimate in found.items():
-        choices = {**facts, **scores.facts[name.partition("/")[2]]}
-        origin = (corpus.name, corpus.sha256, "people", "none", "people", choices)
-        size = (str(estimate.n_items), splitting.seed, name, aleatoric.__version__)
-        each = Result(CONTROL, name, Signature(*origin, *size), estimate)
-        lines.append(PaperLine(corpus.name, protocol, printed_of(corpus.name, each), each))
-        if protocol == "paper" and name.partition("/")[0] in ("w1_M", "dmu_M"):
-            # Tables 4 and 5 repeat the control of Tables 2 and 3.
-            again = replace(each, metric=name.replace("_M/", "_C/"))
-            lines.append(PaperLine(corpus.name, protocol, printed_of(corpus.name, again), again))
-    return lines
-
-
-def _means(groups: list[str], values: Statistics, seed: int) -> dict[str, Estimate]:
-    chunk = {name: column[:, None] for name, column in values.items()}
-    return estimates([(groups, chunk)], {name: Mean(name) for name in chunk}, seed)
-
-
-def scored_lines(scored: ScoredSystem, splitting: Splitting) -> Iterator[PaperLine]:
-    """Yield the numbers of a system, or of people, from the authors' scores."""
-    sha256 = sha256_of_all([file.path for file in scored.files])
-    groups = list(map(str, scored.inputs))
-    for name, estimate in _means(groups, scored.values, splitting.seed).items():
-        choices = {"protocol": scored.protocol, "distances": "published scores"}
-        if scored.system == printed.CONTROL and scored.protocol != "paper":
-            choices["control"] = f"disjoint-halves-{splitting.n_splits}"
-        origin = (scored.corpus, sha256, scored.system, "as named", "recorded", choices)
-        size = (str(estimate.n_items), splitting.seed, name, aleatoric.__version__)
-        result = Result(scored.system, name, Signature(*origin, *size), estimate)
+        choices = {"protocol": scored.protocol, **scored.choices[name.partition("/")[2]]}
+        size = (str(estimate.n_items), seed, name, aleatoric.__version__)
+        signature = Signature(scored.corpus, *scored.origin, choices, *size)
+        result = Result(scored.system, name, signature, estimate)
         number = printed_of(scored.corpus, result)
-        yield PaperLine(scored.corpus, scored.protocol, number, result, "scores")
+        yield PaperLine(scored.corpus, scored.protocol, number, result, scored.source)
 
 
 def _recorded(path: Path | None) -> dict[str, list[dict[str, Any]]]:
@@ -349,7 +321,7 @@ def find_recorded(data: Path) -> Path | None:
 
 
 def _checks(
-    corpus: str, scores: ControlScores, recordings: dict[str, list[dict[str, Any]]]
+    corpus: str, scores: ScoredSystem, recordings: dict[str, list[dict[str, Any]]]
 ) -> Iterator[PairCheck]:
     """The first inputs of a corpus, with their differences from the recorded distances."""
     by_id = {str(row["id"]): row["H_unigram_i<j"] for row in recordings.get(corpus, [])}
@@ -360,14 +332,6 @@ def _checks(
         yield PairCheck(corpus, item_id, tuple(distances.tolist()), control, worst)
 
 
-TOOLS = (
-    "Numbers of syntactic-2 and semantic depend on the tagger and encoder: the paper has spaCy's "
-    "en_core_web_md and all-distilroberta-v1. Those from texts are of the taggers and encoders "
-    "that are installed (in the signatures of --json), those from scores of the paper's. Stories: "
-    "the first ten of every prompt with at least five."
-)
-
-
 def to_tables(result: Reproduction) -> list[Table]:
     """Return Tables 1 to 5, what is missing, further numbers, and the check of pair distances."""
     rows = rows_of(result)
@@ -376,7 +340,8 @@ def to_tables(result: Reproduction) -> list[Table]:
         printed_table(list(group), result.protocols, letters)
         for _, group in groupby(rows, key=lambda row: (row.table, row.corpus))
     ]
-    notes = (*(HEADINGS[protocol] for protocol in result.protocols), TOOLS, *result.runs)
+    headings = (HEADINGS[protocol] for protocol in result.protocols)
+    notes = (*headings, *notes_on("production_tools"), *result.runs)
     missing = Table(
         "What is missing in Tables 2 to 5, and why",
         ("see", "rows", "reason"),
@@ -398,7 +363,7 @@ def to_document(result: Reproduction) -> dict[str, Any]:
     return {
         "results": [line.to_dict() for line in result.lines],
         "rows": [row.to_dict() for row in rows_of(result)],
-        "lengths": [row.to_dict() for row in result.lengths],
+        "lengths": [asdict(row) for row in result.lengths],
         "pairs": [check.to_dict() for check in result.pairs],
         "notes": list(result.runs),
     }
@@ -412,22 +377,21 @@ def _missing(rows: Sequence[ShownRow], letters: dict[str, str]) -> Iterator[tupl
 
 def _further(result: Reproduction) -> list[Table]:
     """Return the numbers of people that the paper does not print: mean H, and other corpora."""
-    shown = {(line.corpus, line.result.metric) for line in result.lines if line.source == "texts"}
     cells = {
         (line.corpus, line.result.metric, line.protocol): line.result
         for line in result.lines
         if line.source == "texts"
     }
-    further = [
+    further = {
         (corpus, metric)
-        for corpus, metric in shown
+        for corpus, metric, _ in cells
         if metric.startswith("mean_H") or corpus not in tasks()
-    ]
+    }
     corpora = list(dict.fromkeys(line.corpus for line in result.lines))
 
     def order(key: tuple[str, str]) -> tuple[int, str, int]:
         statistic, _, probe = key[1].partition("/")
-        return corpora.index(key[0]), probe, STATISTICS.index(statistic)
+        return corpora.index(key[0]), probe, ("mean_H", *STATISTICS.values()).index(statistic)
 
     rows = []
     for corpus, metric in sorted(further, key=order):

@@ -1,9 +1,13 @@
-"""Numbers of one's own beside those that "What Comes Next?" prints in Tables 2 to 5."""
+"""The numbers that "What Comes Next?" prints in Tables 1 to 5, and one's own beside them."""
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Sequence
+import math
+import tomllib
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from functools import cache
+from importlib import resources
 from itertools import groupby, product
 from typing import Any
 
@@ -11,23 +15,87 @@ from aleatoric.errors import UsageError, quoted
 from aleatoric.levels.text_scoring import CONTROL
 from aleatoric.result_types import Result, Table
 from aleatoric.runs.run import Store
-from aleatoric.studies import production_printed as printed
+from aleatoric.studies import TEXTS, notes_on
 from aleatoric.studies.people import interval_text
-from aleatoric.studies.production_printed import PROBES, PrintedTask, tasks
+
+STATISTICS = {2: "w1_M", 3: "dmu_M", 4: "w1_C", 5: "dmu_C"}
+"""Table -> what it prints, as a mean over inputs."""
+TITLES = {2: "mean W1(M, H)", 3: "mean μM − μH", 4: "mean W1(C, H)", 5: "mean μC − μH"}
+PROBES = ("lexical-1", "syntactic-2", "semantic")
+"""The probes of Tables 2 to 5: unigram, POS bigram and cosine distance."""
+HUMAN_CONTROL = "human_control"
+"""The printed name of the human control."""
+Spread = tuple[float, float, float, float, float]
+"""Mean, standard deviation, median, smallest and largest length."""
+
+
+@dataclass(frozen=True)
+class PrintedTask:
+    """A task of the paper, with its printed numbers."""
+
+    corpus: str
+    name: str
+    model: str
+    part: str
+    """Which part of the corpus the paper uses."""
+    inputs: int
+    references: str
+    """Number of texts per input."""
+    affixes: tuple[str, str]
+    """What the names of systems start and end with, around the name of the decoder."""
+    scores: str
+    """The task's name in the authors' score files."""
+    no_tokens: str
+    """Why the lengths in tokens of Table 1 cannot be computed; empty if they can."""
+    place: str
+    """How to get the corpus."""
+    rows: Mapping[str, Mapping[str, tuple[float, ...]]]
+    """System -> probe -> the numbers of Tables 2 to 5; NaN where the paper prints NaN."""
+    lengths: Mapping[str, Spread]
+    """Input or output, and unit -> the summary of Table 1."""
+
+    def value(self, table: int, system: str, probe: str) -> float | None:
+        """Return a number of Tables 2 to 5; `None` if it is not printed, or printed as NaN."""
+        row = self.rows.get(system, {}).get(probe)
+        number = row[table - 2] if row else math.nan
+        return None if math.isnan(number) else number
+
+    def decoder(self, system: str) -> str:
+        """Return the short name of a printed system, which its task makes unique.
+
+        >>> tasks()["asset"].decoder("flanT5_large_finetuned-typical_02-val")
+        'typical_02'
+        """
+        start, end = self.affixes
+        is_ours = system.startswith(start) and system.endswith(end)
+        return system.removeprefix(start).removesuffix(end) if is_ours else system
+
+
+@cache
+def tasks() -> dict[str, PrintedTask]:
+    """Return the four tasks of the paper by the name of their corpus."""
+    source = resources.files("aleatoric.studies") / "production_printed.toml"
+    printed = tomllib.loads(source.read_text(encoding="utf-8"))
+    return {
+        corpus: PrintedTask(
+            corpus,
+            **(facts | {"affixes": tuple(facts["affixes"])}),
+            rows={
+                system: {probe: tuple(numbers) for probe, numbers in by_probe.items()}
+                for system, by_probe in printed["rows"][corpus].items()
+            },
+            lengths={name: tuple(five) for name, five in printed["lengths"][corpus].items()},
+        )
+        for corpus, facts in printed["tasks"].items()
+    }
+
 
 PROTOCOLS = ("paper", "corrected")
 Reasons = dict[tuple[str, str, str, str], str]
 """Corpus, system, protocol and probe -> why there is no number of ours."""
 MISSING = "–"
-HEADINGS = {
-    "paper": "paper: as published. Systems and control are compared with half of the pair "
-    "distances of people, drawn with replacement, and the control with the first half of the same "
-    "ones; texts cut to 100 GPT-2 tokens, English rules for every language, ASSET read as latin-1; "
-    "two texts too short for an n-gram have distance 0; dialogue has no control.",
-    "corrected": "corrected: systems are compared with all pairs of people. Control: people split "
-    "into disjoint halves at random, --splits times; M: one half's pairs against the other's; C: "
-    "the grid of both halves against the other's pairs; texts cut to 100 tokens.",
-}
+HEADINGS: dict[str, str] = TEXTS["production"]["headings"]
+"""Protocol -> what it is."""
 
 
 @dataclass(frozen=True)
@@ -50,8 +118,8 @@ class PaperLine:
 def printed_of(corpus: str, result: Result) -> float | None:
     """Return the printed number of a result; `None` if there is none."""
     statistic, _, probe = result.metric.partition("/")
-    table = next((n for n, name in printed.STATISTICS.items() if name == statistic), None)
-    system = printed.CONTROL if result.system == CONTROL else result.system
+    table = next((n for n, name in STATISTICS.items() if name == statistic), None)
+    system = HUMAN_CONTROL if result.system == CONTROL else result.system
     if table is None or corpus not in tasks():
         return None
     return tasks()[corpus].value(table, system, probe)
@@ -79,7 +147,7 @@ def run_lines(store: Store, results: Sequence[Result], several: bool = False) ->
     lines = []
     for result in results:
         statistic, _, probe = result.metric.partition("/")
-        if statistic in printed.STATISTICS.values() and probe in PROBES:
+        if statistic in STATISTICS.values() and probe in PROBES:
             named = f"{result.system} ({store.path.name})"
             shown = named if several or result.system == CONTROL else result.system
             renamed = replace(result, system=shown)
@@ -90,21 +158,16 @@ def run_lines(store: Store, results: Sequence[Result], several: bool = False) ->
 def difference(store: Store) -> str:
     """Say in what a run differs from the paper."""
     task = tasks()[store.manifest["corpus"]["name"]]
-    samples, protocol = store.manifest["samples"], store.manifest["protocol"]
     tools = ", ".join(
         f"{probe} by {facts[kind]}"
         for probe, facts in sorted((store.meta("probe_facts") or {}).items())
         for kind in ("tagger", "encoder")
         if kind in facts and probe in PROBES
     )
-    return (
-        f"{store.path.name}: {store.n_items} inputs of {store.manifest['corpus']['version']}, "
-        f"protocol {protocol}, {samples or 'all recorded'} texts per input"
-        f"{f'; {tools}' if tools else ''}. "
-        f"The paper: {task.inputs} inputs of the {task.part}, 10 texts of a system per input, "
-        f"{task.references} of people, spaCy's tags and all-distilroberta-v1. W1 and the mean "
-        "over inputs depend on these."
-    )
+    facts = {"name": store.path.name, "n": store.n_items, "tools": tools and f"; {tools}"}
+    facts["samples"] = store.manifest["samples"] or "all recorded"
+    (note,) = notes_on("production_run", manifest=store.manifest, task=task, **facts)
+    return note
 
 
 @dataclass(frozen=True)
@@ -147,8 +210,9 @@ def shown_rows(
         by_system = grouped.setdefault((line.corpus, line.result.metric), {})
         by_system.setdefault((line.result.system, line.source), {})[line.protocol] = line.result
     rows = []
-    for table, corpus, probe in product(printed.STATISTICS, corpora, probes):
-        task, found = tasks()[corpus], grouped.get((corpus, _metric(table, probe)), {})
+    for table, corpus, probe in product(STATISTICS, corpora, probes):
+        task, metric = tasks()[corpus], f"{STATISTICS[table]}/{probe}"
+        found = grouped.get((corpus, metric), {})
         for system, source in _order(task, found, probe):
             ours = found.get((CONTROL if source == "texts" else system, source or ""), {})
             value = task.value(table, system, probe)
@@ -161,10 +225,6 @@ def shown_rows(
     return rows
 
 
-def _metric(table: int, probe: str) -> str:
-    return f"{printed.STATISTICS[table]}/{probe}"
-
-
 def _order(
     task: PrintedTask, found: Iterable[tuple[str, str]], probe: str
 ) -> Iterator[tuple[str, str | None]]:
@@ -172,8 +232,8 @@ def _order(
 
     A printed system may have two rows: the human control from texts and from scores.
     """
-    named = [(printed.CONTROL if s == CONTROL else s, source) for s, source in found]
-    for system in task.rows if probe in printed.PROBES else ():
+    named = [(HUMAN_CONTROL if s == CONTROL else s, source) for s, source in found]
+    for system in task.rows if probe in PROBES else ():
         sources = [source for name, source in named if name == system]
         if not sources:
             yield system, None
@@ -186,8 +246,8 @@ def rows_beside(store: Store, results: Sequence[Result]) -> list[ShownRow]:
     corpus, protocol = store.manifest["corpus"]["name"], store.manifest["protocol"]
     lines = run_lines(store, results)
     measured = {line.result.metric.partition("/")[2] for line in lines}
-    probes = [probe for probe in printed.PROBES if probe in measured]
-    return shown_rows(lines, {}, (protocol,), probes or printed.PROBES, (corpus,))
+    probes = [probe for probe in PROBES if probe in measured]
+    return shown_rows(lines, {}, (protocol,), probes or PROBES, (corpus,))
 
 
 def beside_paper(store: Store, results: Sequence[Result]) -> list[Table]:
@@ -207,7 +267,7 @@ def printed_table(
     for reason in (reason for row in rows for reason in row.reasons.values()):
         letters.setdefault(reason, _letter(len(letters)))
     columns = ("probe", "system", "printed", *protocols, "[low, high]", "inputs")
-    title = f"Table {table}, {task.name} ({task.corpus}): {printed.TITLES[table]}"
+    title = f"Table {table}, {task.name} ({task.corpus}): {TITLES[table]}"
     cells = tuple(tuple(_cells(row, task, protocols, letters)) for row in rows)
     see = ("see",) if letters else ()
     shown = tuple(row[: len(columns) + len(see)] for row in cells)

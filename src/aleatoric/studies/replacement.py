@@ -18,7 +18,7 @@ from scipy.stats import ks_2samp, kstwobign
 
 from aleatoric.result_types import Study, Table
 from aleatoric.rng import stream
-from aleatoric.studies import people
+from aleatoric.studies import notes_on, people
 from aleatoric.studies.figure_data import Guide, Lines, LineSeries, Panels, density, plain
 from aleatoric.studies.people import SplitTVDs, interval_text, mean_interval, split_tvds
 from aleatoric.types import Case, Floats, Interval
@@ -173,8 +173,7 @@ def _curve_table(replacement: Replacement) -> Table:
         for p in replacement.points
     )
     notes = (
-        "KS: distance between these TVDs and those between people, mean over splits; p: of that "
-        "distance, two-sample test.",
+        *notes_on("replacement_curve"),
         people.interval_note(replacement.points[0].interval),
     )
     columns = ("replaced", "TVD", "[low, high]", "KS", "p")
@@ -186,10 +185,7 @@ def _criteria_table(replacement: Replacement) -> Table:
         (c.name, f"{c.limit:.3f}", f"{c.k:.1%}", interval_text(c.interval, ".0%"))
         for c in replacement.criteria
     )
-    notes = (
-        "not significant: KS test does not reject at 5%; like people: KS no larger than between "
-        "two random splits of the people.",
-    )
+    notes = notes_on("replacement_criteria")
     columns = ("criterion", "KS at most", "smallest k", "[low, high]")
     return Table("Share to replace until TVDs are distributed like people's", columns, rows, notes)
 

@@ -23,7 +23,7 @@ from aleatoric.inference.noise import Side
 from aleatoric.nextword.answers import human_counts
 from aleatoric.result_types import Study, Table
 from aleatoric.rng import stream
-from aleatoric.studies import people
+from aleatoric.studies import notes_on, people
 from aleatoric.studies.figure_data import Guide, Lines, LineSeries, histograms, plain
 from aleatoric.studies.people import N_SPLITS, interval_text
 from aleatoric.types import Case, Categorical, Floats, Interval
@@ -97,11 +97,7 @@ def _error_table(errors: list[SampleError], usable: list[Case], n_contexts: int)
     sizes = sorted({case.pair.model.n or 0 for case in usable})
     draws = f"{sizes[0]}" if len(sizes) == 1 else f"{sizes[0]} to {sizes[-1]}"
     notes: tuple[str, ...] = (
-        f"Over {over} with more than {max(SIZES)} draws and at least "
-        "two answers: mean squared error (MSE) and its standard deviation over contexts (sd).",
-        f"The error of a context is that of TVD against its full sample of {draws} draws, each "
-        f"against a random half of the people, squared; mean over {N_SPLITS} subsamples.",
-        "bias: mean of TVD minus TVD of the full sample: small samples look worse than they are.",
+        *notes_on("subsampling", over=over, most=max(SIZES), draws=draws, n_splits=N_SPLITS),
         people.interval_note(errors[0].interval),
     )
     if n == 1:
@@ -284,15 +280,7 @@ def _curve(curves: Curves, sums: Floats, size: int | None) -> tuple[Floats, Floa
 
 
 def _curve_table(points: list[CurvePoint], curves: Curves) -> Table:
-    notes = [
-        "m people against m others, and m samples of the model against m people; mean over "
-        f"{N_SPLITS} random orders of the people, then over {curves.n_cases} contexts.",
-        "*: extrapolated. People: a parabola in the logarithms, not steeper than the square root "
-        "of m; model: its own squared distance plus a multiple of people's squared distance.",
-        "∞: infinite samples, where people do not differ from people. An extrapolation is valid if "
-        "larger samples continue the trend of the measured ones.",
-        "[low, high]: 95% interval over groups, with the fits repeated.",
-    ]
+    notes = list(notes_on("learning_curve", n_splits=N_SPLITS, n=curves.n_cases))
     if curves.n_left_out:
         notes.append(f"{curves.n_left_out} contexts with fewer answers or draws are left out.")
     columns = ("m", "people", "[low, high]", "model", "[low, high]", "above people")

@@ -7,10 +7,9 @@ unit, as everywhere: see `aleatoric.inference.unpaired`.
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
-from fnmatch import fnmatchcase
-from itertools import combinations
+from itertools import combinations, repeat
 from typing import Any
 
 from aleatoric.data.selection import PART_ONLY
@@ -21,23 +20,19 @@ from aleatoric.inference.paired import Paired
 from aleatoric.inference.unpaired import Sample, unpaired
 from aleatoric.levels.base import Level, level_of
 from aleatoric.levels.base import results as results_of
-from aleatoric.result_types import Result, Tabular
+from aleatoric.result_types import Result
 from aleatoric.runs.run import Store, labels_of
 from aleatoric.runs.session import saved_notes
 from aleatoric.studies import compare_statistics as comparing
+from aleatoric.studies import notes_on
 from aleatoric.studies.compare import ALPHA, Compared, compare, impossible, joined, reasons
-from aleatoric.studies.compare_statistics import ComparedSystem, Comparison
+from aleatoric.studies.compare_statistics import ComparedSystem, Comparison, Comparisons
 from aleatoric.types import Estimate
 
 _ALL = 2**62
 """More than the number of the last input."""
 PEOPLE = "people"
 """The name of people in comparisons of tasks."""
-UNPAIRED = (
-    "tasks have different inputs: tests are unpaired and move whole groups of inputs between two "
-    "tasks. Tasks also differ in the number and length of people's texts, which distances depend "
-    "on: a difference is one of task and data together"
-)
 
 
 @dataclass(frozen=True)
@@ -57,34 +52,14 @@ class Task:
         return member.results.get(metric) if member else None
 
 
-@dataclass(frozen=True)
-class TaskComparison(Comparison):
-    """Difference of one system, or of people, between two tasks, which are `first` and `second`."""
-
-    system: str = PEOPLE
-
-    @property
-    def pair(self) -> str:
-        """What is compared, in notes."""
-        return f"{super().pair} ({self.system})"
-
-    def to_dict(self) -> dict[str, Any]:
-        """Return the JSON form printed by `--json`."""
-        return {"system": self.system, **super().to_dict()}
-
-    def record(self) -> dict[str, Any]:
-        """Return the main facts, one number per key."""
-        return {"system": self.system, **super().record()}
-
-
 @dataclass(frozen=True, repr=False)
-class ComparedTasks(Tabular):
+class ComparedTasks(Comparisons):
     """People and systems on several tasks, with one family of unpaired tests per metric."""
 
     tasks: tuple[Task, ...]
     metrics: Mapping[str, tuple[str, ...]]
     """Label of people and of every system -> the compared metrics that a task has of it."""
-    comparisons: tuple[TaskComparison, ...]
+    comparisons: tuple[Comparison, ...]
     letters: Mapping[tuple[str, str], Mapping[str, str]]
     """Label and metric -> task -> letters; tasks that share one do not differ significantly."""
     alpha: float
@@ -100,25 +75,13 @@ class ComparedTasks(Tabular):
                 for label, metrics in self.metrics.items()
             },
             "letters": {
-                label: self._letters_of(label, metrics) for label, metrics in self.metrics.items()
+                label: {m: dict(self.letters[label, m]) for m in own if (label, m) in self.letters}
+                for label, own in self.metrics.items()
             },
             "alpha": self.alpha,
             "families": self.families,
             "notes": list(self.notes),
         }
-
-    def _letters_of(self, label: str, metrics: Iterable[str]) -> dict[str, dict[str, str]]:
-        return {m: dict(self.letters[label, m]) for m in metrics if (label, m) in self.letters}
-
-    def records(self) -> list[dict[str, Any]]:
-        """Return one dict per metric, system and pair of tasks."""
-        return [comparison.record() for comparison in self.comparisons]
-
-    @property
-    def families(self) -> dict[str, int]:
-        """Return the number of tests over which the p-values of each metric are adjusted."""
-        families = comparing.by_metric(self.comparisons).items()
-        return {metric: sum(c.paired.test is not None for c in own) for metric, own in families}
 
     def _values(self, label: str, metric: str) -> dict[str, float | None]:
         found = {task.name: task.result(label, metric) for task in self.tasks}
@@ -199,8 +162,7 @@ def compare_tasks(
     """
     labels = _labels(tasks, systems)
     chosen = _metrics(tasks, labels, metrics, only_leading)
-    adjusted = comparing.adjusted(list(_compare_all(tasks, chosen, seed, interval)))
-    tested = [comparison for comparison in adjusted if isinstance(comparison, TaskComparison)]
+    tested = tuple(comparing.adjusted(list(_compare_all(tasks, chosen, seed, interval))))
     letters = {
         (label, metric): own
         for label, names in chosen.items()
@@ -208,7 +170,7 @@ def compare_tasks(
         if (own := _letters(tasks, tested, label, metric, alpha))
     }
     notes = tuple(_notes(tasks, chosen, tested, alpha))
-    return ComparedTasks(tuple(tasks), chosen, tuple(tested), letters, alpha, notes)
+    return ComparedTasks(tuple(tasks), chosen, tested, letters, alpha, notes)
 
 
 def _labels(tasks: Sequence[Task], systems: Sequence[str]) -> list[str]:
@@ -230,35 +192,22 @@ def _metrics(
             metric
             for task in tasks
             for metric in (task.members[label].results if label in task.members else ())
-            if _fits(metric, level.across_people) == (label == PEOPLE)
+            if comparing.fits(metric, level.across_people) == (label == PEOPLE)
         )
         for label in labels
     }
     every = dict.fromkeys(metric for names in available.values() for metric in names)
-    for pattern in patterns:
-        if not _fits_any(every, (pattern,)):
-            raise UsageError(f"there is no metric {pattern!r}; there are: {', '.join(every)}.")
+    comparing.check_known(every, patterns)
     asked = tuple(patterns) or (*level.across_people, *level.across)
-    if only_leading and not patterns and _fits_any(every, level.across_first):
+    if only_leading and not patterns and comparing.matching(every, level.across_first):
         asked = level.across_first
-    return {
-        label: tuple(metric for pattern in asked for metric in names if _fits(metric, (pattern,)))
-        for label, names in available.items()
-        if _fits_any(names, asked)
-    }
-
-
-def _fits(metric: str, patterns: Sequence[str]) -> bool:
-    return any(fnmatchcase(metric, pattern) for pattern in patterns)
-
-
-def _fits_any(metrics: Collection[str], patterns: Sequence[str]) -> bool:
-    return any(_fits(metric, patterns) for metric in metrics)
+    chosen = {label: comparing.matching(names, asked) for label, names in available.items()}
+    return {label: names for label, names in chosen.items() if names}
 
 
 def _compare_all(
     tasks: Sequence[Task], chosen: Mapping[str, Sequence[str]], seed: int, interval: str
-) -> Iterator[TaskComparison]:
+) -> Iterator[Comparison]:
     """Yield all pairs of tasks; each pair is complete before the next, which moves other groups."""
     for first, second in combinations(tasks, 2):
         for label, metrics in chosen.items():
@@ -273,7 +222,7 @@ def _compare_all(
                 paired = _withheld(paired, (first, left), (second, right), interval)
                 signatures = str(left.signature), str(right.signature)
                 names = metric, first.name, second.name
-                yield TaskComparison(*names, paired, signatures=signatures, system=label)
+                yield Comparison(*names, paired, signatures=signatures, system=label)
 
 
 def _samples(member: ComparedSystem, metrics: Sequence[str]) -> dict[str, Sample]:
@@ -284,20 +233,11 @@ def _samples(member: ComparedSystem, metrics: Sequence[str]) -> dict[str, Sample
 
 def _unlike(sides: Sequence[ComparedSystem], metric: str) -> Paired | None:
     """Return a comparison without a value if a metric means something else in the other task."""
-    left, right = (_fields(member, metric) for member in sides)
-    keys = [name for name in left if name in right and left[name] != right[name]]
-    if not keys:
+    ignored = (level_of(member.store).task_fields for member in sides)
+    differences = comparing.differing(*map(comparing.protocol_of, sides, repeat(metric), ignored))
+    if not differences:
         return None
-    listed = ", ".join(f"{name} ({left[name]} v {right[name]})" for name in keys)
-    reason = f"not on one scale: {listed} {'differs' if len(keys) == 1 else 'differ'}"
-    return Paired(Estimate(None, None, 0, 0), None, None, reason)
-
-
-def _fields(member: ComparedSystem, metric: str) -> dict[str, str]:
-    """Return the choices of a metric that all tasks must share."""
-    own = member.store.systems()[member.system].get("conventions", {})
-    ignored = {*own, *level_of(member.store).task_fields}
-    return {k: v for k, v in member.results[metric].signature.protocol.items() if k not in ignored}
+    return Paired(Estimate(None, None, 0, 0), None, None, f"not on one scale: {differences}")
 
 
 def _withheld(
@@ -317,7 +257,7 @@ def _withheld(
 
 def _letters(
     tasks: Sequence[Task],
-    comparisons: Sequence[TaskComparison],
+    comparisons: Sequence[Comparison],
     label: str,
     metric: str,
     alpha: float,
@@ -337,10 +277,10 @@ def _letters(
 def _notes(
     tasks: Sequence[Task],
     chosen: Mapping[str, Sequence[str]],
-    comparisons: Sequence[TaskComparison],
+    comparisons: Sequence[Comparison],
     alpha: float,
 ) -> Iterator[str]:
-    yield UNPAIRED
+    yield from notes_on("tasks")
     yield from _shared_inputs(tasks)
     for task in tasks:
         yield from _lacking(task, chosen)
@@ -360,11 +300,8 @@ def _shared_inputs(tasks: Sequence[Task]) -> Iterator[str]:
     }
     for first, second in combinations(inputs, 2):
         if n_shared := len(inputs[first] & inputs[second]):
-            yield (
-                f"warning: {n_shared} of {len(inputs[first])} inputs of {first} are inputs of "
-                f"{second} too, and the tests treat them as independent: to compare systems on "
-                "these inputs, use one corpus"
-            )
+            facts = {"n": n_shared, "total": len(inputs[first])}
+            yield from notes_on("shared_inputs", first=first, second=second, **facts)
 
 
 def _lacking(task: Task, chosen: Mapping[str, Sequence[str]]) -> Iterator[str]:

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import math
 import textwrap
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -20,18 +20,15 @@ from aleatoric.inference.estimate import bounded, estimates
 from aleatoric.levels.text_inputs import StudyOptions, TextCase
 from aleatoric.metrics.reduction import Correlation, Mean
 from aleatoric.result_types import Study, Table
+from aleatoric.studies import notes_on
 from aleatoric.studies.figure_data import Panels, scatter
+from aleatoric.studies.people import with_interval
 from aleatoric.types import Estimate, Floats
 
 N_LISTED = 5
 INPUT_CHARS = 80
 _SIDES = {"mean_M": "mean M", "mean_H": "mean H"}
 _NONE = "–"
-_CORRELATED = (
-    "Correlation over inputs of entropy with the mean distance between two of the generator's "
-    "texts (M), and between two people's texts (H); 95% intervals, groups resampled.",
-    "Sampling error of entropy and of M lowers correlations; see reliability.",
-)
 _UNKNOWN = "–: fewer than three inputs have both values, or one of them is the same for all inputs."
 
 
@@ -120,24 +117,14 @@ def _summary(cases: Sequence[TextCase], entropies: Sequence[TextEntropy], seed: 
     spread = float(values.var(ddof=1)) if len(values) > 1 else 0.0
     n_texts, n_cut = (sum(getattr(e, name) for e in entropies) for name in ("n_texts", "n_cut"))
     reliability = max(1 - noise / spread, 0.0) if spread > 0 else math.nan
-    row = (_with_interval(mean), _number(math.sqrt(noise)), _number(reliability))
+    cut = notes_on("entropy_cut", n_cut=n_cut, n_texts=n_texts) if n_cut else ()
+    row = (with_interval(mean), _number(math.sqrt(noise)), _number(reliability))
     return Table(
         "Entropy of texts in nats",
         ("entropy", "standard error per input", "reliability", "inputs", "texts", "cut"),
         ((*row, str(len(cases)), str(n_texts), str(n_cut)),),
-        tuple(_notes(n_texts, n_cut)),
+        (*notes_on("entropy"), *cut),
     )
-
-
-def _notes(n_texts: int, n_cut: int) -> Iterator[str]:
-    yield "entropy: mean of −log p over samples, then over inputs; p is of token sequences."
-    yield "standard error per input: of the samples of one input, root mean square over inputs."
-    yield "reliability: the part of the variance over inputs that is not such sampling error."
-    if n_cut:
-        yield (
-            f"{n_cut} of {n_texts} texts were cut at the longest length: this is the entropy of "
-            "texts cut there, which is below that of whole texts."
-        )
 
 
 def _correlations(
@@ -148,9 +135,10 @@ def _correlations(
         side, _, probe = name.partition("/")
         pearson = correlation(values, other, groups, seed)
         spearman = correlation(*_ranks(values, other), groups, seed)
-        shown = (_with_interval(pearson), _with_interval(spearman))
+        shown = (with_interval(pearson), with_interval(spearman))
         rows.append((probe, _SIDES[side], *shown, str(int(np.isfinite(other).sum()))))
-    notes = (*_CORRELATED, *([_UNKNOWN] if any(_NONE in row for row in rows) else []))
+    unknown = [_UNKNOWN] if any(_NONE in row for row in rows) else []
+    notes = (*notes_on("entropy_correlations"), *unknown)
     columns_shown = ("probe", "entropy with", "Pearson", "Spearman", "inputs")
     return Table("Entropy and variability over inputs", columns_shown, tuple(rows), notes)
 
@@ -189,9 +177,3 @@ def _figures(values: Floats, columns: Mapping[str, Floats]) -> Mapping[str, Pane
 
 def _number(value: float | None) -> str:
     return _NONE if value is None or math.isnan(value) else f"{value:.3f}"
-
-
-def _with_interval(estimate: Estimate) -> str:
-    ends = estimate.interval
-    interval = f" [{ends.low:.3f}, {ends.high:.3f}]" if ends else ""
-    return _number(estimate.value) + interval

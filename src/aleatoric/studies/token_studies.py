@@ -20,6 +20,7 @@ from aleatoric.errors import UsageError
 from aleatoric.metrics import calibration
 from aleatoric.result_types import Study, Table
 from aleatoric.rng import stream
+from aleatoric.studies import notes_on
 from aleatoric.studies.figure_data import Boxes, Guide, Lines, LineSeries, plain
 from aleatoric.types import Floats
 
@@ -28,10 +29,6 @@ EDGES = (1, 2, 10, 100, 1000, 10_000)
 """The smallest number of occurrences in each band of frequency."""
 _MOST_DRAWN = 20_000
 _TITLE, _D = "Where ECE and e-ECE differ", "d = |(p̂−â) − (p̃−ã)|"
-_FREQUENCY_NOTES = (
-    "Bands: how often the reference token occurs in the rows themselves.",
-    f"{_D}; gap: mean of confidence − accuracy, plain and expected.",
-)
 
 
 class Quartiles(NamedTuple):
@@ -82,10 +79,7 @@ def _quartile_table(result: Quartiles, source: str) -> Table:
     if result.r is not None and result.p_value is not None:
         r = f"{result.r:.3f}"
         p_value = f"p = {result.p_value:.2g}" if result.p_value > 1e-300 else "p < 1e-300"
-    notes = (
-        f"E[H]: mean entropy in nats, of {source}; m(d): median of {_D}.",
-        "r: Pearson correlation of H and d over tokens; its p-value treats tokens as independent.",
-    )
+    notes = notes_on("intrinsic", source=source, d=_D)
     columns = ("quartile", "E[H]", "m(d)", "tokens")
     return Table("Intrinsic uncertainty", columns, (*rows, ("r", r, p_value, "")), notes)
 
@@ -104,7 +98,7 @@ def frequency(table: TokenTable, seed: int, bins: int = 15) -> Study:
     values = {name: _drawn(table.disagreement[in_band]) for name, in_band in by_band.items()}
     boxes = Boxes(_TITLE, "occurrences of the reference token", _D, values, "tokens")
     columns = ("occurrences", "tokens", "types", "median d", "mean d", "gap ECE", "gap e-ECE")
-    shown = Table("Frequency", columns, rows, _FREQUENCY_NOTES)
+    shown = Table("Frequency", columns, rows, notes_on("frequency", d=_D))
     return Study("frequency", (shown,), {"d_by_frequency": boxes})
 
 
@@ -124,12 +118,6 @@ def _drawn(d: Floats) -> tuple[float, ...]:
 
 SIZES = (10, 50, 500, 1000)
 RUNS = 10
-_SUBSETS = (
-    "Mean, standard deviation and distance of the mean to the value on all {all} {unit}, in "
-    "percent, over {runs} subsets of {unit} without replacement; ECE and e-ECE on the same "
-    "subsets.",
-    "A subset of nearly all {unit} cannot differ much from them: its spread says little.",
-)
 TOKENS, DOCUMENTS = "tokens", "documents"
 _FIGURES = {TOKENS: "tab4_stability", DOCUMENTS: "tab4_stability_documents"}
 Subsets = dict[int, list[NDArray[np.intp]]]
@@ -226,11 +214,11 @@ def _stability_table(
         for spreads in zip(*by_metric.values(), strict=True)
     ]
     last = ("all", *(cell for value in full.values() for cell in (f"{100 * value:.2f}", "", "")))
-    notes = [note.format(all=n_units, unit=unit, runs=RUNS) for note in _SUBSETS]
+    notes = notes_on("stability", all=n_units, unit=unit, runs=RUNS)
     if not rows:
-        notes = [f"{n_units} {unit} are too few for subsets of {SIZES[0]}."]
+        notes = (f"{n_units} {unit} are too few for subsets of {SIZES[0]}.",)
     columns = ("n", *(f"{name} {part}" for name in by_metric for part in ("E", "σ", "Δ")))
-    return Table(f"Stability, subsets of {unit}", columns, (*rows, last), tuple(notes))
+    return Table(f"Stability, subsets of {unit}", columns, (*rows, last), notes)
 
 
 def _picture(by_metric: dict[str, list[SubsetSpread]], full: dict[str, float], unit: str) -> Lines:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
-from dataclasses import asdict, replace
+from dataclasses import replace
 from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -19,10 +19,10 @@ from aleatoric.models.base import Ask, WordModel
 from aleatoric.nextword.answers import Reading, ReadItems
 from aleatoric.nextword.exact import Search
 from aleatoric.nextword.live import FoldedModel, by_fold
+from aleatoric.nextword.vocabulary import vocabulary_of
 from aleatoric.runs.engine import Engine, open_model
-from aleatoric.runs.job import LOCAL
 from aleatoric.runs.run import Store
-from aleatoric.runs.tables import BASE_WEIGHTS, FINETUNING, TRAINING
+from aleatoric.runs.tables import BASE_WEIGHTS, FINETUNING
 from aleatoric.tuning import recipe as recipes
 from aleatoric.tuning.recipe import SCORES, Fold, FoldPassage, fold_folder
 from aleatoric.tuning.recipe import FinetuneJob as FinetuneJob
@@ -77,13 +77,9 @@ class FinetuneSession:
 
     def __init__(self, store: Store, job: FinetuneJob, folds: list[Fold], monitor: Monitor) -> None:
         self._store, self._job, self._folds = store, job, folds
-        self._shown, self._stopping = monitor.track, monitor.stopping
+        self._monitor = monitor
         self._fold_of = {p.group: fold.number for fold in folds for p in fold.held_out}
         self._facts: dict[str, Any] = store.meta(FINETUNING) or {}
-
-    def _track(self, work: Iterable[Any], total: int, description: str) -> Iterable[Any]:
-        """Show the progress of work that a stop ends between its steps."""
-        return self._stopping.checked(self._shown(work, total, description))
 
     @cached_property
     def _live(self) -> LiveModel:
@@ -116,8 +112,11 @@ class FinetuneSession:
 
         self._tunable.reset()
         passages = [*self._folds[0].validation, *(p for f in self._folds for p in f.held_out)]
-        tracked: Iterable[FoldPassage] = self._track(passages, len(passages), "word trees")
-        lm, vocabulary = self._lm, self._live.vocabulary(self._job.choices.lead)
+        tracked: Iterable[FoldPassage] = self._monitor.checked(
+            passages, len(passages), "word trees"
+        )
+        lm = self._lm
+        vocabulary = vocabulary_of(lm.pieces, self._job.choices.lead)
         search = Search(tolerance=self._job.tolerance)
         return {p.group: word_tree(lm, p.items, vocabulary, search).to(lm.device) for p in tracked}
 
@@ -156,7 +155,7 @@ class FinetuneSession:
         items = [item for _, item, _ in self._store.walk()]
         ask = Ask("ancestral", 0, self._job.seed, self._job.tolerance, self._job.choices)
         grid = self._job.grid
-        tracked: Iterable[float] = self._track(grid, len(grid), "temperatures")
+        tracked: Iterable[float] = self._monitor.checked(grid, len(grid), "temperatures")
         results = {value: scores(self._live, items, value, ask) for value in tracked}
         means = {
             f"{value:g}": {name: _mean(by_item.values()) for name, by_item in by_score.items()}
@@ -170,6 +169,8 @@ class FinetuneSession:
         return by_distance, by_log_loss
 
     def _draw_tuned(self, name: str, loss: str) -> None:
+        from aleatoric.tuning.training import curve_facts
+
         if self._store.meta(f"done {name}"):
             return
         trained = {fold.number: self._train(fold, loss) for fold in self._folds}
@@ -179,22 +180,18 @@ class FinetuneSession:
 
         version = f"{self._live.version},{loss},{self._job.train},{len(trained)} folds"
         model = FoldedModel(self._live, name, version, self._fold_of, ready)
-        curves = {n: [asdict(epoch) for epoch in fold.history] for n, fold in trained.items()}
-        facts = {"curves": curves, "kept": {n: fold.kept for n, fold in trained.items()}}
-        self._draw(name, model, lambda: facts | self._fluency(ready))
+        self._draw(name, model, lambda: curve_facts(trained) | self._fluency(ready))
         self._tunable.reset()
 
     def _train(self, fold: Fold, loss: str) -> Trained:
         from aleatoric.tuning.training import TRAINED, train_fold
 
-        job, folder = (
-            replace(self._job, losses=(loss,)),
-            fold_folder(self._store.path, loss, fold.number),
-        )
+        job = replace(self._job, losses=(loss,))
+        folder = fold_folder(self._store.path, loss, fold.number)
         # Building trees is slow, and a trained fold needs none.
         needed = job.human_share > 0 and not (folder / TRAINED).exists()
         trees = self._trees if needed else {}
-        return train_fold(self._tunable, fold, job, trees, folder, self._track)
+        return train_fold(self._tunable, fold, job, trees, folder, self._monitor.checked)
 
     def _fluency(
         self,
@@ -228,8 +225,9 @@ class FinetuneSession:
             pending = by_fold(pending, self._fold_of)
         n_pending = store.n_items - store.n_items_with_draws(name)
         ask = Ask("ancestral", 0, job.seed, job.tolerance, job.choices)
-        tracked = self._shown(self._stopping.before_each(pending), n_pending, name)
-        with self._stopping.finishing():
+        stopping = self._monitor.stopping
+        tracked = self._monitor.track(stopping.before_each(pending), n_pending, name)
+        with stopping.finishing():
             store.add_draws(name, model.draws(tracked, ask), whole=False)
         self._keep(name, dict(extra()))
         store.set_meta(f"done {name}", True)
@@ -280,6 +278,7 @@ class Finetune(NextWords):
     job_type = FinetuneJob
     model_kinds = ("language_models",)
     needs_out = True
+    one_process = recipes.ONE_PROCESS
     packages = ("numpy", "scipy", "torch", "transformers")
 
     def check(self, job: FinetuneJob) -> None:
@@ -287,11 +286,6 @@ class Finetune(NextWords):
         if len(job.models) != 1:
             raise UsageError("give one model to train, as --model smollm2.")
         super().check(job)
-
-    def check_engine(self, job: FinetuneJob) -> None:
-        """Refuse a cluster."""
-        if job.engine != LOCAL:
-            raise UsageError("fine-tuning works in one process; leave out --engine.")
 
     def open(self, job: FinetuneJob) -> Corpus:
         """Open the corpus, with its answers read as words for training and evaluation alike."""
@@ -327,8 +321,3 @@ class Finetune(NextWords):
     ) -> None:
         """Train every fold with every loss, and save the next words of all systems."""
         FinetuneSession(store, job, folds_of(job, corpus()), monitor).run()
-
-    def holds_work(self, store: Store) -> bool:
-        """Whether anything is drawn or trained."""
-        has_draws = any(store.n_items_with_draws(name) for name in store.systems())
-        return has_draws or (store.path / TRAINING).exists()

@@ -10,7 +10,7 @@ from __future__ import annotations
 import hashlib
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING, Any, NamedTuple, Protocol
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 import torch
@@ -24,7 +24,6 @@ from aleatoric.nextword.exact import Question, Search
 from aleatoric.nextword.trace import NO_WORD, Trace, trace
 from aleatoric.nextword.tree import fits_tree
 from aleatoric.nextword.vocabulary import Vocabulary
-from aleatoric.tuning import losses
 from aleatoric.tuning.recipe import FinetuneJob, Fold, FoldPassage
 from aleatoric.types import Categorical, Ints, Item
 
@@ -294,39 +293,16 @@ class Measured(NamedTuple):
     validation_human: float | None = None
 
 
-class Objective(Protocol):
-    """Examples and their losses."""
-
-    @property
-    def place(self) -> str:
-        """What is trained, for messages and progress."""
-
-    @property
-    def streams(self) -> Sequence[int]:
-        """What distinguishes its random numbers from those of other objectives of a run."""
-
-    @property
-    def identity(self) -> Mapping[str, Any]:
-        """What must be equal for saved weights to belong to it."""
-
-    @property
-    def size(self) -> int:
-        """The number of training examples."""
-
-    def losses(self, network: Any, batch: Sequence[int]) -> Iterator[Tensor]:
-        """Yield the mean loss of some training examples, as parts to be added up."""
-
-    def measured(self, network: Any) -> Measured:
-        """Return losses without training."""
-
-
 class PassageObjective:
-    """The next tokens of the passages of a fold, and people's distributions of next words."""
+    """The next tokens of the passages of a fold, and people's distributions of next words.
+
+    `place` names it in messages; `streams` distinguish its random numbers from those of others.
+    """
 
     def __init__(self, lm: HFModel, fold: Fold, job: FinetuneJob, trees: Trees) -> None:
         self._fold, self._job, self._trees = fold, job, trees
         self._rows: dict[str, list[TokenRow]] = {
-            p.group: losses.text_rows(lm, p) for p in (*fold.train, *fold.validation)
+            p.group: text_rows(lm, p) for p in (*fold.train, *fold.validation)
         }
         self.place, self.streams = f"{job.loss}, fold {fold.number}", (fold.number,)
         self.size = len(fold.train)
@@ -342,20 +318,20 @@ class PassageObjective:
         """Yield the loss of texts, then that of people's words tree by tree."""
         passages, share = [self._fold.train[i] for i in batch], self._job.human_share
         if share < 1:
-            for part in losses.text_losses(network, self._rows_of(passages), self._job.batch):
+            for part in text_losses(network, self._rows_of(passages), self._job.batch):
                 yield (1 - share) * part
         if share > 0:
             trees = [self._trees[passage.group] for passage in passages]
             contexts = sum(tree.contexts for tree in trees)
             for tree in trees:
-                yield share * losses.human_losses(network, tree).sum() / contexts
+                yield share * human_losses(network, tree).sum() / contexts
 
     def measured(self, network: Any) -> Measured:
         """Return losses of all training and validation passages."""
         share, sides = self._job.human_share, (self._fold.train, self._fold.validation)
-        train, validation = (losses.mean_nll(network, self._rows_of(side)) for side in sides)
+        train, validation = (mean_nll(network, self._rows_of(side)) for side in sides)
         trees = [self._trees[p.group] for p in self._fold.validation if p.group in self._trees]
-        human = losses.mean_human_loss(network, trees) if trees else None
+        human = mean_human_loss(network, trees) if trees else None
         loss = (1 - share) * validation + share * (human or 0.0)
         return Measured(loss, train, validation, human)
 

@@ -13,11 +13,11 @@ from contextlib import suppress
 from dataclasses import KW_ONLY, dataclass
 from itertools import combinations
 from pathlib import Path
-from typing import Any
+from typing import Any, ClassVar
 
 from aleatoric.data import files
 from aleatoric.data.columns import table_rows
-from aleatoric.errors import DataError, UsageError, quoted
+from aleatoric.errors import DataError, UsageError, check_choice, quoted
 from aleatoric.rng import stream
 from aleatoric.runs.job import Job, option
 from aleatoric.runs.tables import TRAINING
@@ -196,6 +196,7 @@ def block_count(which: str) -> int:
     return int(match[1])
 
 
+ONE_PROCESS = "fine-tuning works in one process; leave out --engine."
 LOSSES = ("text", "human", "mixed")
 SCHEDULES = ("constant", "linear", "cosine")
 MOST = 1e30
@@ -203,30 +204,41 @@ MOST = 1e30
 
 
 GRID = (0.5, 0.6, 0.7, 0.8, 0.85, 0.9, 0.95, 1.0, 1.05, 1.1, 1.2, 1.3, 1.5)
-_COUNTS = {"batch": 1, "epochs": 1, "lora_rank": 1, "warmup": 0}
-"""Settings that are whole numbers -> their minimum."""
 _RECIPE = (
     *("mix", "train", "rate", "epsilon", "weight_decay", "batch", "epochs", "schedule", "warmup"),
     *("clip_norm", "patience", "lora_rank", "tolerance", "seed"),
 )
 
 
-class TrainingSettings:
-    """Options of training that all fine-tuning jobs share."""
+@dataclass(frozen=True)
+class TrainingJob(Job):
+    """The options of training that all fine-tuning jobs share."""
 
-    train: str
-    rate: float
-    epsilon: float
-    weight_decay: float
-    schedule: str
-    warmup: int
-    clip_norm: float
-    batch: int
-    epochs: int
-    patience: int | None
-    lora_rank: int
-    save_every: int
-    seed: int
+    hidden: ClassVar[tuple[str, ...]] = (
+        *("dtype", "quantize", "engine"),
+        *("address", "actors", "actor_cpus", "actor_gpus"),
+    )
+
+    models: tuple[str, ...] = option(
+        (), "smollm2, hf:NAME_OR_DIR or gguf:FILE.", flag="--model", single=True
+    )
+    _: KW_ONLY
+    train: str = option(PAPER, "What is trained: last-2-blocks, all or lora.")
+    rate: float = option(5e-4, "Learning rate of AdamW.")
+    epsilon: float = option(1e-8, "Epsilon of AdamW.")
+    weight_decay: float = option(0.01, "Weight decay of AdamW.", low=0)
+    schedule: str = option("constant", "constant, linear or cosine.")
+    warmup: int = option(0, "Steps until the full learning rate.", low=0)
+    clip_norm: float = option(0.0, "Clip gradients at this norm; 0 does not clip.", low=0)
+    batch: int = option(5, "Passages per step.", low=1)
+    epochs: int = option(10, "Passes over the training passages.", low=1)
+    patience: int | None = option(
+        None, "Stop after this many epochs without a lower validation loss.", low=1
+    )
+    lora_rank: int = option(8, "Rank with --train lora.", low=1)
+    save_every: int = option(
+        0, "Also save a checkpoint every N steps; 0 saves after epochs only.", low=0, fixed=False
+    )
 
     @property
     def recipe(self) -> dict[str, Any]:
@@ -235,24 +247,15 @@ class TrainingSettings:
 
     def check_settings(self) -> None:
         """Refuse settings that cannot be trained with."""
-        _check(self.save_every >= 0, "save every 0, 1, ... steps")
-        names = ", ".join(SCHEDULES)
-        _check(self.schedule in SCHEDULES, f"there is no schedule {self.schedule!r}; use {names}")
+        self.check_values(as_flags=True)
+        check_choice("schedule", self.schedule, SCHEDULES)
         if self.train not in ("all", "lora"):
             block_count(self.train)
         for name in ("rate", "epsilon"):
             value, default = getattr(self, name), getattr(type(self), name)
-            good = _is_number(value) and 0 < value <= MOST
-            _check(good, f"--{name} {value} is no number above 0; use {default:g}, say")
-        for name in ("weight_decay", "clip_norm"):
-            check_number(name, getattr(self, name))
-        for name, least in _COUNTS.items():
-            value = getattr(self, name)
-            good = type(value) is int and value >= least
-            _check(good, f"{_option(name)} {value} is no whole number from {least} up")
-        fix = "is no whole number from 1 up; leave it out not to stop"
-        good = self.patience is None or (type(self.patience) is int and self.patience >= 1)
-        _check(good, f"--patience {self.patience} {fix}")
+            _check(
+                0 < value <= MOST, f"--{name} {value} is no number above 0; use {default:g}, say"
+            )
 
     def check_warmup(self, steps: int) -> None:
         """Refuse a warmup that is not over after `steps`."""
@@ -277,15 +280,14 @@ class TrainingSettings:
 
 
 @dataclass(frozen=True)
-class FinetuneJob(TrainingSettings, Job):
+class FinetuneJob(TrainingJob):
     """The options of `aleatoric finetune`."""
 
     command = "finetune"
+    hidden = (*TrainingJob.hidden, "n_splits")
+    first = (*TrainingJob.first, "losses", "folds", "split", "validation")
 
     corpus: str = option(help="provo, or a file of next-word answers.")
-    models: tuple[str, ...] = option(
-        (), "smollm2, hf:NAME_OR_DIR or gguf:FILE.", flag="--model", single=True
-    )
     losses: tuple[str, ...] = option(
         ("text",), "text, human (people's distributions) or mixed; repeatable.", flag="--loss"
     )
@@ -296,22 +298,8 @@ class FinetuneJob(TrainingSettings, Job):
     validation: int | None = option(
         None, "Number of passages used for validation only; Provo: 15.", low=1
     )
-    train: str = option(PAPER, "What is trained: last-2-blocks, all or lora.")
-    mix: float = option(0.5, "With --loss mixed: the share of people's distributions.")
-    rate: float = option(5e-4, "Learning rate of AdamW.")
-    epsilon: float = option(1e-8, "Epsilon of AdamW.")
-    weight_decay: float = option(0.01, "Weight decay of AdamW.", low=0)
-    schedule: str = option("constant", "constant, linear or cosine.")
-    warmup: int = option(0, "Steps until the full learning rate.", low=0)
-    clip_norm: float = option(0.0, "Clip gradients at this norm; 0 does not clip.", low=0)
-    batch: int = option(5, "Passages per step.", low=1)
-    epochs: int = option(10, "Passes over the training passages.", low=1)
-    patience: int | None = option(
-        None, "Stop after this many epochs without a lower validation loss.", low=1
-    )
-    lora_rank: int = option(8, "Rank with --train lora.", low=1)
-    save_every: int = option(
-        0, "Also save a checkpoint every N steps; 0 saves after epochs only.", low=0, fixed=False
+    mix: float = option(
+        0.5, "With --loss mixed: the share of people's distributions.", low=0, high=1
     )
     temperatures: str = option(
         ",".join(f"{value:g}" for value in GRID),
@@ -320,18 +308,12 @@ class FinetuneJob(TrainingSettings, Job):
     tolerance: float = option(
         0.02, "Largest gap between the bounds of an exact TVD or D², and of word trees.", low=0
     )
-    n_splits: int = option(20, "Random splits of the people.", flag="--splits", hidden=True)
-    _: KW_ONLY
-    dtype: str = option("float32", "float32, bfloat16 or float16.", hidden=True)
-    quantize: str | None = option(None, "Quantize weights: 4bit or 8bit.", hidden=True)
-    engine: str = option("local", "Training runs in one process.", hidden=True, saved=False)
+    n_splits: int = option(20, "Random splits of the people.", flag="--splits")
 
     def __post_init__(self) -> None:
         _check(len(self.losses) > 0, "name one loss or more")
         for loss in self.losses:
-            _check(loss in LOSSES, f"there is no loss {loss!r}; use {', '.join(LOSSES)}")
-        _check(_is_number(self.mix) and self.mix <= 1, f"--mix {self.mix} is no share; use 0 to 1")
-        check_number("tolerance", self.tolerance)
+            check_choice("loss", loss, LOSSES)
         self.check_settings()
         _ = self.grid  # refuses bad temperatures
 
@@ -364,20 +346,6 @@ class FinetuneJob(TrainingSettings, Job):
     def recipe(self) -> dict[str, Any]:
         """The settings of training, which identify its weights."""
         return {"loss": self.loss} | super().recipe
-
-
-def _option(name: str) -> str:
-    return f"--{name.replace('_', '-')}"
-
-
-def check_number(name: str, value: Any) -> None:
-    """Refuse a value of an option that is not a finite number from 0 up."""
-    _check(_is_number(value), f"{_option(name)} {value} is no number from 0 up")
-
-
-def _is_number(value: Any) -> bool:
-    """Whether a value is a finite number from 0 up."""
-    return isinstance(value, int | float) and math.isfinite(value) and value >= 0
 
 
 def _check(good: bool, problem: str) -> None:

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
-from dataclasses import KW_ONLY, asdict, dataclass, fields, replace
+from collections.abc import Iterator
+from dataclasses import dataclass, replace
 from typing import Any
 
 from aleatoric.data.opening import open_text_corpus
@@ -14,32 +14,30 @@ from aleatoric.models.base import TextTally
 from aleatoric.models.trained import PROMPT, write_record
 from aleatoric.runs import session
 from aleatoric.runs.engine import Engine
-from aleatoric.runs.job import LOCAL, option
+from aleatoric.runs.job import about, option
 from aleatoric.runs.run import Store
 from aleatoric.runs.tables import FINETUNING, TRAINED_MODEL, TRAINING
-from aleatoric.tuning.recipe import FinetuneJob, TrainingSettings
+from aleatoric.tuning.recipe import ONE_PROCESS, TrainingJob
 from aleatoric.types import LazyItems, MultiRef, TextItem
 
 TRAINING_SHA256 = "training_sha256"
 """The fact that identifies the texts of `--training`."""
 
 
-def _like_finetune(name: str, default: Any = ..., **about: Any) -> Any:
-    """Declare an option of `aleatoric finetune`, with its help and perhaps another default."""
-    (own,) = (f for f in fields(FinetuneJob) if f.name == name)
-    facts = vars(own.metadata["option"]) | about
-    return option(own.default if default is ... else default, facts.pop("help"), **facts)
+def _training_option(name: str, default: Any, help: str = "") -> Any:
+    """Declare an option of training with another default, and perhaps another help."""
+    own = about(TrainingJob.__dataclass_fields__[name])
+    facts = vars(own) | {"help": help or own.help}
+    return option(default, **facts)
 
 
 @dataclass(frozen=True)
-class FinetuneTextJob(TrainingSettings, TextJob):
+class FinetuneTextJob(TrainingJob, TextJob):
     """The options of `aleatoric finetune-text`."""
 
     command = "finetune-text"
 
-    models: tuple[str, ...] = option(
-        (), "smollm2, hf:NAME_OR_DIR or gguf:FILE.", flag="--model", single=True
-    )
+    corpus: str = option(help="A corpus name, or a file of inputs with people's texts.")
     training: str | None = option(
         None, "Train on this corpus, and evaluate on all of --corpus; by default a part of it."
     )
@@ -49,29 +47,16 @@ class FinetuneTextJob(TrainingSettings, TextJob):
     validation: float = option(
         0.1, "Share of the other groups that is used for validation only.", low=0, high=1
     )
-    train: str = option("all", "What is trained: all, last-N-blocks or lora.")
-    rate: float = _like_finetune("rate", 5e-5)
-    epsilon: float = _like_finetune("epsilon")
-    weight_decay: float = _like_finetune("weight_decay", 0.0)
-    schedule: str = _like_finetune("schedule", "linear")
-    warmup: int = _like_finetune("warmup")
-    clip_norm: float = _like_finetune("clip_norm", 1.0)
-    batch: int = _like_finetune("batch", 8, help="Texts per step.")
-    epochs: int = _like_finetune("epochs", 3, help="Passes over the training texts.")
-    patience: int | None = _like_finetune("patience")
-    lora_rank: int = _like_finetune("lora_rank")
-    save_every: int = _like_finetune("save_every")
+    train: str = _training_option("train", "all", "What is trained: all, last-N-blocks or lora.")
+    rate: float = _training_option("rate", 5e-5)
+    weight_decay: float = _training_option("weight_decay", 0.0)
+    schedule: str = _training_option("schedule", "linear")
+    clip_norm: float = _training_option("clip_norm", 1.0)
+    batch: int = _training_option("batch", 8, "Texts per step.")
+    epochs: int = _training_option("epochs", 3, "Passes over the training texts.")
     max_target_tokens: int = option(
         512, "Cut texts to this many tokens for training.", low=1, high=10**6
     )
-    _: KW_ONLY
-    dtype: str = option("float32", "float32, bfloat16 or float16.", hidden=True)
-    quantize: str | None = option(None, "Quantize weights: 4bit or 8bit.", hidden=True)
-    engine: str = option("local", "Training runs in one process.", hidden=True, saved=False)
-    address: str | None = option(None, "Of a cluster.", hidden=True, saved=False)
-    actors: int | None = option(None, "Of a cluster.", hidden=True, saved=False)
-    actor_cpus: float | None = option(None, "Of a cluster.", hidden=True, saved=False)
-    actor_gpus: float | None = option(None, "Of a cluster.", hidden=True, saved=False)
 
     def __post_init__(self) -> None:
         for name in ("held_out", "validation"):
@@ -101,6 +86,7 @@ class FinetuneText(Text):
     """
     job_type = FinetuneTextJob
     needs_out = True
+    one_process = ONE_PROCESS
 
     def check(self, job: Any) -> None:
         """Refuse a job without exactly one model of transformers."""
@@ -108,11 +94,6 @@ class FinetuneText(Text):
         if len(job.models) != 1 or job.models[0].partition(":")[0] not in TRANSFORMERS:
             raise UsageError(f"give one model to train ({kinds}), as --model hf:FOLDER.")
         super().check(job)
-
-    def check_engine(self, job: FinetuneTextJob) -> None:
-        """Refuse a cluster."""
-        if job.engine != LOCAL:
-            raise UsageError("fine-tuning works in one process; leave out --engine.")
 
     def facts(self, job: Any, corpus: MultiRef) -> dict[str, Any]:
         """Return facts as of any text-level run, and what identifies the training texts."""
@@ -155,11 +136,8 @@ class FinetuneText(Text):
         )
         session.add_notes(store, train.notes(job.max_target_tokens))
         objective = text_pairs.TextObjective(writer.network, train, validation)
-
-        def track(work: Iterable[int], total: int, description: str) -> Iterable[int]:
-            return monitor.stopping.checked(monitor.track(work, total, description))
-
-        trained = training.train(tunable, objective, job, store.path / TRAINING / "texts", track)
+        weights = store.path / TRAINING / "texts"
+        trained = training.train(tunable, objective, job, weights, monitor.checked)
         folder = store.path / TRAINED_MODEL
         if not folder.exists():
             with save_model(tunable, trained.weights, folder) as unfinished:
@@ -173,12 +151,7 @@ class FinetuneText(Text):
         changes: Any = {"version": f"{writer.version},{version}", "tally": TextTally()}
         tuned = replace(writer, label=name, **changes)
         self.save_texts(store, job, f"{spec} tuned", tuned, monitor)
-        curves = {"1": [asdict(epoch) for epoch in trained.history]}
-        store.set_meta(FINETUNING, {name: {"curves": curves, "kept": {"1": trained.kept}}})
-
-    def holds_work(self, store: Store) -> bool:
-        """Whether anything is written or trained."""
-        return super().holds_work(store) or (store.path / TRAINING).exists()
+        store.set_meta(FINETUNING, {name: training.curve_facts({1: trained})})
 
     def _split(self, job: FinetuneTextJob, corpus: MultiRef) -> Any:
         from aleatoric.tuning.text_pairs import split_texts

@@ -17,7 +17,7 @@ from dataclasses import asdict, dataclass, replace
 from functools import cached_property
 from itertools import chain
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import torch
 from torch import Tensor
@@ -29,8 +29,13 @@ from aleatoric.models.base import is_out_of_memory
 from aleatoric.registry import Track, quietly
 from aleatoric.rng import stream
 from aleatoric.runs.disk import FULL_DISKS
-from aleatoric.tuning.losses import Objective, PassageObjective, Trees
-from aleatoric.tuning.recipe import PAPER, FinetuneJob, Fold, TrainingSettings, block_count
+from aleatoric.tuning.losses import PassageObjective, Trees
+from aleatoric.tuning.recipe import PAPER, FinetuneJob, Fold, TrainingJob, block_count
+
+if TYPE_CHECKING:
+    from aleatoric.tuning.text_pairs import TextObjective
+
+    Objective = PassageObjective | TextObjective
 
 _FACTS = "facts"
 _OS_ERROR = re.compile(r"\(os error (\d+)\)")
@@ -122,6 +127,12 @@ class Trained:
     history: tuple[Epoch, ...]
 
 
+def curve_facts(trained: Mapping[Any, Trained]) -> dict[str, dict[Any, Any]]:
+    """Return the losses of all epochs and the kept epochs, by fold."""
+    curves = {number: [asdict(epoch) for epoch in each.history] for number, each in trained.items()}
+    return {"curves": curves, "kept": {number: each.kept for number, each in trained.items()}}
+
+
 @dataclass(frozen=True)
 class TrainingState:
     """The state of training: finished epochs, and the `batches` done of the next."""
@@ -148,7 +159,7 @@ def train_fold(
 def train(
     model: Tunable,
     objective: Objective,
-    job: TrainingSettings,
+    job: TrainingJob,
     folder: Path,
     track: Track[int] = quietly,
 ) -> Trained:
@@ -168,7 +179,7 @@ def train(
     return trained
 
 
-def _identity(model: Tunable, objective: Objective, job: TrainingSettings) -> dict[str, Any]:
+def _identity(model: Tunable, objective: Objective, job: TrainingJob) -> dict[str, Any]:
     """Return what must be equal for saved weights to belong to this training."""
     return {"recipe": job.recipe} | model_identity(model) | dict(objective.identity)
 
@@ -195,7 +206,7 @@ class _Training:
     """The training on one objective."""
 
     def __init__(
-        self, model: Tunable, objective: Objective, job: TrainingSettings, checkpoint: Path
+        self, model: Tunable, objective: Objective, job: TrainingJob, checkpoint: Path
     ) -> None:
         self._model, self._objective, self._job = model, objective, job
         self._network, self._device = model.lm.model, model.lm.device

@@ -56,10 +56,9 @@ def chunks(draw: st.DrawFn) -> tuple[np.ndarray, np.ndarray]:
 
 
 def both(logits: np.ndarray, targets: np.ndarray, names: tuple[str, ...]) -> tuple[TokenRows, ...]:
-    schemes = [Scheme.parse(name) for name in names]
-    none = [None] * len(names)
-    fast = torch_pass.columns(torch.tensor(logits), torch.tensor(targets), schemes, none)
-    return naive.columns(logits.astype(np.float64), targets, schemes, none), fast
+    asked = [(Scheme.parse(name), None) for name in names]
+    fast = torch_pass.columns(torch.tensor(logits), torch.tensor(targets), asked)
+    return naive.columns(logits.astype(np.float64), targets, asked), fast
 
 
 def near(limit: float, decoder: str, logits: np.ndarray, targets: np.ndarray) -> list[np.ndarray]:
@@ -67,8 +66,8 @@ def near(limit: float, decoder: str, logits: np.ndarray, targets: np.ndarray) ->
     name, value = decoder.split("=")
     own = float(value)
     moved = (own - limit, own, min(1.0, own + limit))
-    schemes = [Scheme.parse(f"{name}={v:.12f}") for v in moved]
-    found = naive.columns(logits.astype(np.float64), targets, schemes, [None] * 3)
+    asked = [(Scheme.parse(f"{name}={v:.12f}"), None) for v in moved]
+    found = naive.columns(logits.astype(np.float64), targets, asked)
     return [np.stack(pair) for pair in found.expected.values()]
 
 
@@ -89,11 +88,9 @@ def test_eager_columns_match_naive(chunk: tuple[np.ndarray, np.ndarray]) -> None
 def test_compiled_columns_match_naive(chunk: tuple[np.ndarray, np.ndarray]) -> None:
     pytest.importorskip("numba")
     logits, targets = chunk
-    schemes = [Scheme.parse("ancestral"), Scheme.parse("greedy")]
-    slow = naive.columns(logits.astype(np.float64), targets, schemes, [None] * 2)
-    fast = torch_pass.compiled_columns(
-        torch.tensor(logits), torch.tensor(targets), schemes, [None] * 2
-    )
+    asked = [(Scheme.parse(name), None) for name in ("ancestral", "greedy")]
+    slow = naive.columns(logits.astype(np.float64), targets, asked)
+    fast = torch_pass.compiled_columns(torch.tensor(logits), torch.tensor(targets), asked)
     for name in PLAIN:
         assert np.allclose(getattr(fast, name), getattr(slow, name), rtol=1e-6, atol=1e-5), name
     for own, other in zip(fast.expected.values(), slow.expected.values(), strict=True):
@@ -157,9 +154,9 @@ def test_naive_decoding_matches_decoders(
 def test_half_precision_input_is_computed_in_single_precision(dtype: torch.dtype) -> None:
     logits = (torch.randn(6, 900, generator=torch.Generator().manual_seed(1)) * 4).to(dtype)
     targets = torch.arange(6)
-    schemes = [Scheme.parse("ancestral"), Scheme.parse("top_p=0.8"), Scheme.parse("top_k=100")]
-    fast = torch_pass.columns(logits, targets, schemes, [None] * 3)
-    slow = naive.columns(logits.double().numpy(), targets.numpy(), schemes, [None] * 3)
+    asked = [(Scheme.parse(name), None) for name in ("ancestral", "top_p=0.8", "top_k=100")]
+    fast = torch_pass.columns(logits, targets, asked)
+    slow = naive.columns(logits.double().numpy(), targets.numpy(), asked)
     assert np.allclose(fast.nll, slow.nll, atol=1e-5)
     assert np.allclose([*fast.expected.values()], [*slow.expected.values()], atol=1e-5)
 

@@ -45,11 +45,10 @@ def test_triton_kernels_match_naive(
         monkeypatch.setattr(triton_pass, "TOP_P", SMALL)
         monkeypatch.setattr(triton_pass, "TOP_K", SMALL)
     logits, targets = made(kind, width, dtype)
-    schemes = [Scheme.parse(name) for name in NAMES]
+    asked = [(Scheme.parse(name), None) for name in NAMES]
     device = "cuda" if torch.cuda.is_available() else "cpu"
-    none = [None] * len(schemes)
-    own = triton_pass.columns(logits.to(device), targets.to(device), schemes, none)
-    true = naive.columns(logits.double().numpy(), targets.numpy(), schemes, none)
+    own = triton_pass.columns(logits.to(device), targets.to(device), asked)
+    true = naive.columns(logits.double().numpy(), targets.numpy(), asked)
     for name in ("confidence", "correct", "predicted", "brier", "nll", "entropy"):
         assert np.allclose(getattr(own, name), getattr(true, name), rtol=1e-6, atol=1e-5), name
     pairs = [*own.expected.values()], [*true.expected.values()]

@@ -21,6 +21,7 @@ from aleatoric.inference.bootstrap import (
     T_METHOD,
     Resampled,
     clustered_error,
+    equal_groups,
     jackknife_error,
     leave_one_out,
     replicates,
@@ -66,6 +67,40 @@ def test_few_groups_of_one_item_match_t_test_interval(n: int, method: str) -> No
     assert own is not None
     assert (own.low, own.high) == pytest.approx((theirs.low, theirs.high), rel=1e-9)
     assert own.method == T_METHOD
+
+
+def simulated_groups(seed: int, sizes: tuple[int, ...], n_groups: int) -> np.ndarray:
+    """(groups, 2) sums of items that share their group's effect, and numbers of items."""
+    rng = np.random.default_rng(seed)
+    n = rng.choice(sizes, n_groups).astype(np.float64)
+    effects = rng.normal(size=n_groups) + rng.normal(size=n_groups) / np.sqrt(n)
+    return np.stack([n * effects, n], axis=1)
+
+
+@pytest.mark.parametrize("sizes", [(5,), (3, 5, 8), (1, 1, 2, 3, 12)])
+@pytest.mark.parametrize("n_groups", [8, 20])
+def test_intervals_cover_with_groups_of_any_sizes(sizes: tuple[int, ...], n_groups: int) -> None:
+    """The true mean is 0; n - 1 degrees of freedom would cover .91 with 8 unequal groups."""
+    found = []
+    for seed in range(600):
+        sums = simulated_groups(seed, sizes, n_groups)
+        interval = resample(sums, ratio, 0, sizes=sums[:, 1]).interval
+        assert interval is not None
+        found.append(interval.low <= 0 <= interval.high)
+    assert np.mean(found) >= 0.95 - 3 * (0.95 * 0.05 / len(found)) ** 0.5
+
+
+def test_groups_of_equal_sizes_have_the_interval_of_unknown_sizes() -> None:
+    sums = 7 * sums_of(skewed(12))
+    assert resample(sums, ratio, 0, sizes=sums[:, 1]) == resample(sums, ratio, 0)
+
+
+def test_one_dominant_group_leaves_one_degree_of_freedom() -> None:
+    sizes = np.array([1000.0, 1, 1, 1])
+    assert equal_groups(sizes) == pytest.approx(1, abs=1e-5)
+    wide, plain = (t_interval(0.0, 1.0, 4, n_equal=n) for n in (equal_groups(sizes), None))
+    assert wide.high == pytest.approx(stats.t.ppf(0.975, 1))
+    assert plain.high == pytest.approx(stats.t.ppf(0.975, 3))
 
 
 def test_skewed_groups_have_longer_interval_on_skewed_side() -> None:

@@ -18,7 +18,7 @@ from aleatoric.levels.text import TextJob
 from aleatoric.levels.text_inputs import label_counts, labels_of
 from aleatoric.reporting.texts import counts_of, label_tables
 from aleatoric.runs.run import Store, stat_columns
-from aleatoric.studies.export import export_rows
+from aleatoric.studies.export import item_rows, write
 
 WORDS = np.array([f"w{i}" for i in range(30)])
 Written = Mapping[str, Sequence[str]]
@@ -128,7 +128,7 @@ def test_without_permutations_nothing_is_tested(
 
 def test_items_and_export_have_labels(tmp_path: Path, people: Written, model: Written) -> None:
     store = run_of(tmp_path / "a", people, model)
-    export_rows(store, tmp_path / "rows.csv")
+    write(item_rows(store), tmp_path / "rows.csv")
     with (tmp_path / "rows.csv").open() as file:
         rows = list(csv.DictReader(file))
     store.close()

@@ -12,7 +12,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from aleatoric.levels.text_lengths import CHUNK, LengthCounter, LengthSummary, sentence_splitter
+from aleatoric.levels.text_lengths import CHUNK, LengthSummary, lengths_by_unit, sentence_splitter
 
 
 def test_summary_is_that_of_numpy() -> None:
@@ -32,12 +32,12 @@ def test_summary_is_that_of_numpy() -> None:
 def test_lengths_of_many_texts() -> None:
     texts = ["One two three. Four!", "", "Five"] * CHUNK
     split = sentence_splitter("en")[0]
-    found = LengthCounter(split, lambda own: [text.split() for text in own]).lengths(texts)
+    found = lengths_by_unit(texts, split, lambda own: [text.split() for text in own])
     assert (found["words"].n, found["words"].mean, found["words"].high) == (3 * CHUNK, 5 / 3, 4)
     assert (found["sentences"].low, found["sentences"].high) == (0, 2)
     assert (found["words per sentence"].n, found["words per sentence"].high) == (3 * CHUNK, 3)
     assert "tokens" not in found
-    assert LengthCounter(split, split).lengths([]) == {}
+    assert lengths_by_unit([], split, split) == {}
 
 
 def test_sentences_without_spacy(monkeypatch: pytest.MonkeyPatch) -> None:

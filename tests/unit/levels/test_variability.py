@@ -7,12 +7,12 @@ from itertools import combinations, product
 
 import numpy as np
 import pytest
+from opened_probes import open_probes
 from scipy.stats import ks_2samp, wasserstein_distance
 
 from aleatoric.levels.text_variability import ScoredTexts, score_blocks
 from aleatoric.metrics.distances import ks, w1
 from aleatoric.probes.base import Block
-from aleatoric.probes.tools import open_probes
 from aleatoric.rng import stream
 
 DIVERGENCES = {"w1": w1, "ks": ks}

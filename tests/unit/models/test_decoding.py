@@ -33,7 +33,7 @@ def test_canonical_form_parses_to_itself(text, canonical):
     "text",
     ["", "warm", "temperature=0", "temperature=hot", "top_k=-1", "top_k=1.5", "top_p=0", "top_p=2",
      "typical=0", "greedy,top_k=3", "top_k=3,top_k=4", "greedy=1", "temperature=inf", "top_p=nan",
-     "min_p=1", "epsilon=-1", "eta=nan"],
+     "min_p=1", "epsilon=-1", "eta=nan", "top_k=0", "temperature=1e-31"],
 )  # fmt: skip
 def test_invalid_decoder_is_rejected(text):
     with pytest.raises(UsageError, match="decoder"):
@@ -191,6 +191,11 @@ def test_truncates_tells_whether_tokens_are_dropped(text, truncates):
 )
 def test_truncation_of_equally_likely_tokens(text, probs):
     assert Decoder.parse(text).probs(torch.zeros(4)).tolist() == probs
+
+
+def test_lowest_temperature_is_greedy():
+    rows = logits()
+    assert Decoder.parse("temperature=1e-30").probs(rows).equal(Decoder(greedy=True).probs(rows))
 
 
 def test_greedy_logits_are_log_probabilities():

@@ -12,7 +12,7 @@ from transformers import Gemma3ForCausalLM, Gemma3TextConfig, MistralConfig, Mis
 
 from aleatoric.errors import UsageError
 from aleatoric.models import gguf, hf
-from aleatoric.models.base import Forcing
+from aleatoric.models.base import Forcing, LoadOptions
 from aleatoric.models.forced import causal_forced
 from aleatoric.models.gguf import model_sha256
 from aleatoric.runs.engine import open_forced
@@ -84,10 +84,12 @@ def test_documents_longer_than_a_sliding_window_are_read_as_the_model_reads_them
         wanted = own.gather(1, ids[0, 1:, None])
         nll = row[: len(wanted)].gather(1, ids[0, 1:, None])
         assert torch.allclose(nll, wanted, atol=1e-4)
-    assert causal_forced(network, tokenizer, label=kind, version="local", window=64)
+    assert causal_forced(
+        network, tokenizer, label=kind, version="local", forcing=Forcing(window=64)
+    )
 
 
 def test_words_of_an_encoder_decoder_are_refused(models: Path) -> None:
     for kind in ("t5", "bart"):
         with pytest.raises(UsageError, match="words need a causal language model; use it at the"):
-            hf.load(str(models / kind))
+            hf.load_hf(str(models / kind), LoadOptions())

@@ -3,6 +3,7 @@ from __future__ import annotations
 
 import hashlib
 import json
+import logging
 
 import pytest
 
@@ -14,9 +15,10 @@ from transformers import GPT2Config, GPT2LMHeadModel, PreTrainedTokenizerFast
 
 from aleatoric.errors import DataError, ModelError, UsageError
 from aleatoric.models import gguf
+from aleatoric.models.base import LoadOptions
 from aleatoric.models.generate_hf import text_model
 from aleatoric.models.gguf import build_once, convert, model_sha256
-from aleatoric.models.hf import load, wrap
+from aleatoric.models.hf import load_hf, wrap
 from aleatoric.models.pieces import byte_level_alphabet, token_pieces
 
 LETTERS = list("tobe .")
@@ -73,7 +75,7 @@ def test_load_round_trip(tmp_path):
     model = tiny_model(len(words))
     model.save_pretrained(tmp_path)
     words.save_pretrained(tmp_path)
-    lm = load(str(tmp_path), device="cpu")
+    lm = load_hf(str(tmp_path), LoadOptions(device="cpu"))
     assert lm.window == 32
     assert lm.identity == {
         "model": tmp_path.name, "revision": model_sha256(tmp_path)[:12],
@@ -108,16 +110,35 @@ def test_weights_other_than_safetensors_are_rejected(tmp_path):
     torch.save(model.state_dict(), tmp_path / "pytorch_model.bin")
     words.save_pretrained(tmp_path)
     with pytest.raises(UsageError, match="cannot load"):
-        load(str(tmp_path), device="cpu")
+        load_hf(str(tmp_path), LoadOptions(device="cpu"))
+
+
+def test_padding_is_not_warned_of_without_padding(tmp_path):
+    words = byte_level()
+    model = tiny_model(len(words))
+    model.config.update({"pad_token_id": 0, "eos_token_id": 0, "bos_token_id": 13})
+    model.save_pretrained(tmp_path)
+    words.save_pretrained(tmp_path)
+    warned: list[logging.LogRecord] = []
+    handler = logging.Handler()
+    handler.emit = warned.append
+    logger = logging.getLogger("transformers.modeling_utils")
+    logger.addHandler(handler)
+    try:
+        load(str(tmp_path), device="cpu").plain.alone([(0, 1, 0)])
+        logger.warning("another warning")
+    finally:
+        logger.removeHandler(handler)
+    assert [record.getMessage() for record in warned] == ["another warning"]
 
 
 def test_incomplete_model_folder_is_rejected_with_required_files(tmp_path):
     message = r"cannot load .*[^:]; name a folder that holds a whole model: config\.json, .*\.$"
     with pytest.raises(UsageError, match=message):
-        load(str(tmp_path), device="cpu")
+        load_hf(str(tmp_path), LoadOptions(device="cpu"))
     (tmp_path / "config.json").write_text(json.dumps({"model_type": "gpt2"}))
     with pytest.raises(UsageError, match=message):
-        load(str(tmp_path), device="cpu")
+        load_hf(str(tmp_path), LoadOptions(device="cpu"))
 
 
 def test_unknown_dtype_and_missing_bos_are_rejected():

@@ -81,7 +81,7 @@ def test_a_hub_name_without_a_network_is_refused_at_once(
 ) -> None:
     monkeypatch.setattr("time.sleep", lambda seconds: pytest.fail("a request was repeated"))
     with pytest.raises(ModelError, match=r"'no/such': it is not in the cache, and http://127\."):
-        loading.load_parts("no/such", "AutoModelForCausalLM")
+        loading.load_parts("no/such")
     with pytest.raises(ModelError, match="cannot be reached; check the name and the network"):
         loading.load_config("no/such")
 

@@ -6,6 +6,7 @@ from __future__ import annotations
 import ctypes
 import json
 from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -16,13 +17,16 @@ torch = pytest.importorskip("torch")
 pytest.importorskip("transformers")
 llama_cpp = pytest.importorskip("llama_cpp", reason='needs pip install "aleatoric[llamacpp]"')
 
+from prompts import prompt
+
 import aleatoric as al
 from aleatoric.errors import DataError, UsageError
 from aleatoric.models import gguf
-from aleatoric.models.llamacpp import LlamaModel, LlamaPass, load_gguf, load_smollm2
+from aleatoric.models.base import LoadOptions
+from aleatoric.models.llamacpp import LlamaPass, load_gguf, load_smollm2
+from aleatoric.models.plain import Limits
 from aleatoric.nextword.live import LiveModel
-from aleatoric.nextword.sampled import Prompt, mc
-from aleatoric.nextword.tree import Limits
+from aleatoric.nextword.sampled import mc
 
 CONTEXTS = (
     "The cat sat on the",
@@ -42,9 +46,9 @@ def live() -> LiveModel:
 
 @pytest.fixture(scope="module")
 def passes(live: LiveModel) -> LlamaPass:
-    assert isinstance(live.lm, LlamaModel)
-    live.lm.passes.check(100, live.lm.positions)
-    return live.lm.passes
+    assert isinstance(live.lm.plain, LlamaPass)
+    live.lm.plain.check(100, live.lm.positions)
+    return live.lm.plain
 
 
 @pytest.fixture(scope="module")
@@ -87,7 +91,7 @@ def test_llama_cpp_tokenizes_alike(live: LiveModel, passes: LlamaPass) -> None:
 def test_dequantized_weights_give_the_numbers_of_transformers(
     float32_file: Path, converted: LiveModel
 ) -> None:
-    lm = load_gguf(float32_file)
+    lm = load_gguf(str(float32_file), LoadOptions())
     for tokens in lm.encode_all(CONTEXTS):
         found, expected = (model.plain.alone([tokens])[0] for model in (lm, converted.lm))
         torch.testing.assert_close(
@@ -125,10 +129,11 @@ def test_logits_depend_on_the_text_alone_bit_by_bit(live: LiveModel, passes: Lla
 
 @pytest.mark.long
 def test_samples_do_not_depend_on_batches_or_order(live: LiveModel) -> None:
-    prompts = [Prompt(str(i), context) for i, context in enumerate(CONTEXTS)]
-    options: dict[str, Any] = {"samples": 60, "seed": 5, "vocabulary": live.vocabulary("skip")}
+    prompts = [prompt(str(i), context) for i, context in enumerate(CONTEXTS)]
+    options: dict[str, Any] = {"samples": 60, "seed": 5}
     expected = mc(live.lm, prompts, **options)
-    few = mc(live.lm, prompts[::-1], **options, limits=Limits(nodes=3, pack=1))
+    few_at_once = replace(live.lm, limits=Limits(nodes=3, pack=1))
+    few = mc(few_at_once, prompts[::-1], **options)
     assert few[::-1] == expected
     assert mc(live.lm, prompts[1:2], **options) == expected[1:2]
 
@@ -136,9 +141,7 @@ def test_samples_do_not_depend_on_batches_or_order(live: LiveModel) -> None:
 @pytest.mark.long
 def test_exact_probabilities_agree_with_samples(live: LiveModel) -> None:
     count, context = 1000, CONTEXTS[0]
-    (drawn,) = mc(
-        live.lm, [Prompt("1", context)], samples=count, vocabulary=live.vocabulary("skip")
-    )
+    (drawn,) = mc(live.lm, [prompt("1", context)], samples=count)
     table = al.word_probabilities(live, context, WORDS, tolerance=0.01).records()
     assert sum(row["probability_low"] for row in table) <= 1
     for row in table:
@@ -177,17 +180,17 @@ def test_a_context_beyond_the_window_is_refused(live: LiveModel) -> None:
 )
 def test_options_that_do_not_apply_are_refused(options: dict[str, str], problem: str) -> None:
     with pytest.raises(UsageError, match=problem):
-        load_smollm2(**options)
+        load_smollm2("", LoadOptions(**options))
 
 
 def test_files_that_are_no_models_are_refused(tmp_path: Path) -> None:
     with pytest.raises(UsageError, match="is not a file"):
-        load_gguf(tmp_path / "none.gguf")
+        load_gguf(str(tmp_path / "none.gguf"), LoadOptions())
     for content, problem in ((b"text", "is no GGUF file"), (b"GGUF", "is no whole GGUF model")):
         path = tmp_path / "model.gguf"
         path.write_bytes(content)
         with pytest.raises(DataError, match=problem):
-            load_gguf(path)
+            load_gguf(str(path), LoadOptions())
     with pytest.raises(DataError, match=r"is no model that llama\.cpp can load"):
         LlamaPass(path)
 
@@ -203,7 +206,7 @@ def test_other_vocabularies_are_refused(
     file.write_text(json.dumps(settings))
     monkeypatch.setattr(gguf, "tokenizer_directory", lambda path: tmp_path)
     with pytest.raises(DataError, match="different vocabularies"):
-        load_gguf(gguf.smollm2_file())
+        load_gguf(str(gguf.smollm2_file()), LoadOptions())
 
 
 @pytest.mark.long

@@ -18,7 +18,7 @@ pytest.importorskip("transformers")
 from forced_lms import saved
 
 import aleatoric as al
-from aleatoric.calibration.partial import REASON
+from aleatoric.calibration.statistics import REASON
 from aleatoric.errors import DataError
 from aleatoric.models.base import Forcing
 from aleatoric.models.forced import chunks

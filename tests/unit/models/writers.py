@@ -28,7 +28,7 @@ from aleatoric.types import TextItem
 class ToyNetwork:
     """The enumerable toy as a network; its batch is a list of rows."""
 
-    device = "cpu"
+    device, vocabulary_size = "cpu", 1
 
     def __init__(self, toy: EnumerableLM) -> None:
         self.toy = toy

@@ -134,10 +134,11 @@ def test_invalid_target_is_rejected(text: str) -> None:
 def test_samples_continue_from_first_index() -> None:
     pytest.importorskip("torch")
     from lms import tiny
+    from prompts import prompt
 
-    from aleatoric.nextword.sampled import Prompt, mc
+    from aleatoric.nextword.sampled import mc
 
-    lm, prompts = tiny("gpt2"), [Prompt("1", "There are"), Prompt("2", "The cat said")]
+    lm, prompts = tiny("gpt2"), [prompt("1", "There are"), prompt("2", "The cat said")]
     whole = mc(lm, prompts, samples=60)
     parts = [mc(lm, prompts, samples=n, first=first) for first, n in ((0, 20), (20, 40))]
     for one, *own in zip(whole, *parts, strict=True):

@@ -16,10 +16,12 @@ pytest.importorskip("transformers")
 
 from enumerable_lm import EnumerableLM
 from lms import next_probs, tiny
+from prompts import prompt
 
 from aleatoric.errors import UsageError
 from aleatoric.models.base import Ask, Prompting
 from aleatoric.models.decoding import Decoder
+from aleatoric.models.plain import Limits
 from aleatoric.nextword.answers import human_counts, model_distribution, normalised_counts
 from aleatoric.nextword.biased import (
     log_probs_of,
@@ -32,8 +34,7 @@ from aleatoric.nextword.biased import (
 )
 from aleatoric.nextword.live import LiveModel
 from aleatoric.nextword.rules import first_word, first_word_paper, normalise, text_rule
-from aleatoric.nextword.sampled import Prompt, mc
-from aleatoric.nextword.tree import Limits
+from aleatoric.nextword.sampled import mc
 from aleatoric.types import Categorical, Choices, Item
 
 PIECES = (b"~", b" a", b"b", b"'", b" ", b"\n", b"\xc3", b"\xa9")
@@ -68,7 +69,7 @@ def test_words_of_the_paper_rule_have_their_enumerated_frequencies(window: int) 
     for text, p in texts_of(lm, 5).items():
         expected[first_word_paper(text.decode(errors="replace"))] += p
     assert sum(expected.values()) == pytest.approx(1)
-    [draws] = mc(lm, [Prompt("x", "~")], samples=4000, rule=text_rule("paper"))
+    [draws] = mc(lm, [prompt("x", "~")], samples=4000, rule=text_rule("paper"))
     found = {None: draws.failed, **draws.counts}
     assert found.keys() <= expected.keys()
     common = [word for word, p in expected.items() if p * 4000 >= 5]
@@ -82,7 +83,7 @@ def test_words_of_the_paper_rule_have_their_enumerated_frequencies(window: int) 
 
 def test_sampled_texts_of_unknown_rules_have_a_fixed_length() -> None:
     lm = EnumerableLM((b"~", b"a", b"b", b" "), depth=40, seed=1)
-    [draws] = mc(lm, [Prompt("x", "~")], samples=200, rule=text_rule("module:function"))
+    [draws] = mc(lm, [prompt("x", "~")], samples=200, rule=text_rule("module:function"))
     lengths = {len(text) for text in draws.counts}
     assert max(lengths) == 16
     assert min(lengths) < 16  # texts that the model ends
@@ -92,7 +93,7 @@ def test_sampled_texts_of_unknown_rules_have_a_fixed_length() -> None:
 def test_texts_are_those_of_the_word_states(kind: str) -> None:
     """Texts cut by the corrected rule give the words that are counted without texts."""
     lm = tiny(kind)
-    prompts = [Prompt(item.id, item.context) for item in ITEMS]
+    prompts = [prompt(item.id, item.context) for item in ITEMS]
     for lead in ("skip", "condition"):
         words = mc(lm, prompts, samples=300, lead=lead)
         texts = mc(lm, prompts, samples=300, rule=text_rule("corrected", lead))
@@ -103,10 +104,11 @@ def test_texts_are_those_of_the_word_states(kind: str) -> None:
 
 def test_paper_words_do_not_depend_on_batches() -> None:
     lm = tiny("gpt2")
-    prompts, rule = [Prompt(item.id, item.context) for item in ITEMS], text_rule("paper")
+    prompts, rule = [prompt(item.id, item.context) for item in ITEMS], text_rule("paper")
     expected = mc(lm, prompts, samples=100, rule=rule)
     for limits in (Limits(nodes=1), Limits(nodes=7, pack=1)):
-        assert mc(lm, prompts, samples=100, rule=rule, limits=limits) == expected
+        few = replace(lm, limits=limits)
+        assert mc(few, prompts, samples=100, rule=rule) == expected
 
 
 def test_paper_words_are_settled_by_a_space_after_letters() -> None:
@@ -146,7 +148,7 @@ def test_biased_probabilities_equal_a_naive_softmax(kind: str) -> None:
 
 def test_support_are_words_of_all_samples_of_people_and_the_original() -> None:
     lm, rule = tiny("gpt2"), text_rule("corrected")
-    prompts = [Prompt(item.id, item.context) for item in ITEMS]
+    prompts = [prompt(item.id, item.context) for item in ITEMS]
     plan = [(Decoder(), 30), (Decoder(greedy=True), 1)]
     plan += [(Decoder(top_p=p), 100) for p in (0.7, 0.8, 0.9)]
     drawn = [mc(lm, prompts, samples=n, decoder=how, rule=rule) for how, n in plan]
@@ -163,7 +165,7 @@ def test_sequences_do_not_depend_on_batches() -> None:
     contexts = [item.context for item in ITEMS]
     rows = [[(1, 2, 3), (1, 2), (4,), (1, 5, 6, 7)], [(9,)], [(8, 8)]]
     expected = log_probs_of(lm, contexts, rows)
-    [alone] = log_probs_of(lm, contexts[:1], rows[:1], Limits(nodes=1))
+    [alone] = log_probs_of(replace(lm, limits=Limits(nodes=1)), contexts[:1], rows[:1])
     assert alone == pytest.approx(expected[0], abs=1e-9)
 
 

@@ -15,16 +15,18 @@ torch = pytest.importorskip("torch")
 pytest.importorskip("transformers")
 
 from lms import RestrictedModel, next_probs, tiny, tokenizer
+from prompts import prompt
 from scipy.stats import chisquare
 from transformers import AutoConfig, AutoModelForCausalLM
 
 from aleatoric.errors import UsageError
 from aleatoric.models.attention import are_same
-from aleatoric.models.base import Writing
+from aleatoric.models.base import Forcing, Writing
 from aleatoric.models.decoding import Decoder
 from aleatoric.models.forced import causal_forced
 from aleatoric.models.generate_hf import causal_network, text_model
 from aleatoric.models.hf import HFModel, has_tree_pass, in_tiles, wrap
+from aleatoric.models.plain import Limits
 from aleatoric.models.sampling import (
     Batching,
     TextPrompt,
@@ -36,8 +38,7 @@ from aleatoric.models.sampling import (
 from aleatoric.nextword.bounds import WordProbabilities
 from aleatoric.nextword.exact import Question, Search, exact
 from aleatoric.nextword.rules import DONE, WordState, advance
-from aleatoric.nextword.sampled import Prompt, mc
-from aleatoric.nextword.tree import Limits
+from aleatoric.nextword.sampled import mc
 from aleatoric.nextword.vocabulary import Vocabulary
 from aleatoric.tuning.losses import human_losses, word_tree
 from aleatoric.types import Document, Item, TextItem
@@ -237,7 +238,7 @@ def plain_words(lm: RestrictedModel, context: str) -> dict[str, float]:
 
 def distance(lm: HFModel, contexts: tuple[str, ...] = CONTEXTS) -> float:
     """The largest TVD between exact word probabilities and those of plain forward passes."""
-    lm_of_few = few(lm)
+    lm_of_few = few(replace(lm, limits=Limits(nodes=7)))
     plain = [plain_words(lm_of_few, context) for context in contexts]
     assert all(len(words) == 42 and sum(words.values()) > 0.1 for words in plain)
     found = exact(
@@ -245,7 +246,6 @@ def distance(lm: HFModel, contexts: tuple[str, ...] = CONTEXTS) -> float:
         [Question(context, tuple(words)) for context, words in zip(contexts, plain, strict=True)],
         lead="condition",
         search=Search(0.0, 10**6, "outcome"),
-        limits=Limits(nodes=7),
     )
     return max(map(tvd, plain, found))
 
@@ -278,7 +278,7 @@ def test_word_probabilities_match_plain_forward_passes(kind):
 @pytest.mark.parametrize("kind", sampled(ALL, (*QUICK, *QUICK_PLAIN)))
 def test_sampled_words_match_plain_forward_passes(kind):
     lm, samples = few(loaded(kind, ALL[kind])), 2000
-    prompts = [Prompt(str(i), context) for i, context in enumerate(CONTEXTS)]
+    prompts = [prompt(str(i), context) for i, context in enumerate(CONTEXTS)]
     drawn = mc(lm, prompts, samples=samples, lead="condition")
     for context, draws in zip(CONTEXTS, drawn, strict=True):
         plain = plain_words(lm, context)
@@ -369,11 +369,11 @@ def test_length_dependent_rotary_scaling_limits_context_length():
 def test_short_position_range_works_or_is_rejected(kind, positions):
     name = "n_positions" if "n_positions" in IN_TREE[kind] else "max_position_embeddings"
     lm = loaded(kind, IN_TREE[kind] | {name: positions})
-    prompts = [Prompt(str(i), text) for i, text in enumerate(["He", "so many", "the man said"])]
+    prompts = [prompt(str(i), text) for i, text in enumerate(["He", "so many", "the man said"])]
     for drawn in mc(lm, prompts, samples=200):
         assert sum(drawn.counts.values()) + drawn.failed == 200
     with pytest.raises(UsageError, match=f"window of {positions}") as caught:
-        mc(lm, [Prompt("0", "many " * positions)], samples=10)
+        mc(lm, [prompt("0", "many " * positions)], samples=10)
     assert is_one_line(caught.value)
 
 
@@ -466,7 +466,9 @@ def test_texts_of_recurrent_models_have_enumerated_frequencies(kind):
 def test_reference_tokens_get_the_logits_of_plain_forward_passes(kind):
     """Padded batches at the token level against one pass per position, without a cache."""
     model = network(kind, GENERATED[kind])
-    reader = causal_forced(model, tokenizer(), label="tiny", version="local", window=30)
+    reader = causal_forced(
+        model, tokenizer(), label="tiny", version="local", forcing=Forcing(window=30)
+    )
     items = [Document("a", CONTEXTS[0] * 3), Document("b", CONTEXTS[1])]
     strips = [strip for of_item in reader.strips(items) for strip in of_item]
     assert len({len(strip.given) for strip in strips}) > 1

@@ -17,6 +17,7 @@ torch = pytest.importorskip("torch")
 pytest.importorskip("transformers")
 
 from lms import RestrictedModel, brute_force, next_probs, tiny, tokenizer, without_partial_tokens
+from prompts import prompt
 from scipy.stats import chi2_contingency, chisquare
 from word_heads import head
 
@@ -25,14 +26,15 @@ from aleatoric import api
 from aleatoric.errors import ModelError, UsageError
 from aleatoric.models.decoding import Decoder
 from aleatoric.models.hf import wrap
+from aleatoric.models.plain import Limits
 from aleatoric.nextword import tree as tree_module
 from aleatoric.nextword.bounds import WordProbabilities
 from aleatoric.nextword.exact import Question, Search, exact
 from aleatoric.nextword.head import HeadSearch
 from aleatoric.nextword.live import LiveModel, survey, unknown_notes
 from aleatoric.nextword.rules import first_word, normalise
-from aleatoric.nextword.sampled import Prompt, mc
-from aleatoric.nextword.tree import Limits, Tree, encode_contexts, passages_of
+from aleatoric.nextword.sampled import mc
+from aleatoric.nextword.tree import Tree, encode_contexts, passages_of
 from aleatoric.result_types import Table
 from aleatoric.types import Draws
 
@@ -45,7 +47,7 @@ WORDS = ("the", "many", "it's", "well-known", "a", "café", "said")
 def test_tree_logits_match_plain_forward_passes(kind):
     lm = tiny(kind)
     encoded = encode_contexts(lm, CONTEXTS)
-    tree = Tree(lm, passages_of(encoded), Limits(nodes=3))
+    tree = Tree(replace(lm, limits=Limits(nodes=3)), passages_of(encoded))
     spans = tree.spans()
     for indices, logits in tree.run_trunk():
         for i, row in zip(indices, logits, strict=True):
@@ -85,7 +87,7 @@ def test_exact_equals_brute_force(kind):
 @pytest.mark.parametrize("kind", sampled(KINDS, ["gpt2"]))
 def test_mc_matches_distribution_of_generate(kind):
     lm = tiny(kind, torch.float32)
-    [draws] = mc(lm, [Prompt("x", "There are")], samples=2000, seed=1)
+    [draws] = mc(lm, [prompt("x", "There are")], samples=2000, seed=1)
     ids = torch.tensor([lm.encode("There are")])
     torch.manual_seed(0)
     ends = [i for i, piece in enumerate(lm.pieces) if piece is None]
@@ -116,7 +118,7 @@ def test_mc_matches_distribution_of_generate(kind):
 def test_mc_and_exact_estimate_the_same_event(decoder):
     lm = tiny("llama")
     how = Decoder.parse(decoder)
-    [draws] = mc(lm, [Prompt("x", "He said")], samples=5000, seed=2, decoder=how)
+    [draws] = mc(lm, [prompt("x", "He said")], samples=5000, seed=2, decoder=how)
     top = tuple(sorted(draws.counts, key=draws.counts.__getitem__, reverse=True)[:20])
     [found] = exact(lm, [Question("He said", top)], decoder=how, search=Search(1e-3, 3000))
     n = sum(draws.counts.values())
@@ -137,12 +139,12 @@ def test_head_agrees_with_exact():
 @pytest.mark.parametrize("kind", sampled(KINDS, ["gpt2"]))
 def test_draws_do_not_depend_on_batch_or_order(kind):
     lm = tiny(kind, torch.float32)
-    prompts = [Prompt(str(i), context) for i, context in enumerate(CONTEXTS)]
+    prompts = [prompt(str(i), context) for i, context in enumerate(CONTEXTS)]
     expected = {d.item_id: d for d in mc(lm, prompts, samples=200, seed=3)}
     for limits in (Limits(nodes=13), Limits(nodes=1000, pack=1)):
-        got = mc(lm, prompts[::-1], samples=200, seed=3, limits=limits)
+        got = mc(replace(lm, limits=limits), prompts[::-1], samples=200, seed=3)
         assert {d.item_id: d for d in got} == expected
-    [alone] = mc(lm, prompts[2:3], samples=200, seed=3, limits=Limits(nodes=3))
+    [alone] = mc(replace(lm, limits=Limits(nodes=3)), prompts[2:3], samples=200, seed=3)
     assert alone == expected["2"]
     assert mc(lm, prompts[:1], samples=200, seed=4)[0].counts != expected["0"].counts
 
@@ -152,7 +154,7 @@ def test_exact_does_not_depend_on_the_batch():
     questions = [Question(context, WORDS) for context in CONTEXTS]
     expected = exact(lm, questions)
     for limits in (Limits(nodes=20), Limits(pack=1)):
-        for a, b in zip(exact(lm, questions, limits=limits), expected, strict=True):
+        for a, b in zip(exact(replace(lm, limits=limits), questions), expected, strict=True):
             np.testing.assert_allclose(a.low, b.low, atol=1e-9)
             np.testing.assert_allclose(a.high, b.high, atol=1e-9)
 
@@ -170,7 +172,7 @@ def test_contexts_tokenized_differently_in_passage_run_separately():
 
 def test_out_of_memory_halves_batch_and_continues(monkeypatch):
     lm = tiny("gpt2")
-    prompts = [Prompt(str(i), context) for i, context in enumerate(CONTEXTS)]
+    prompts = [prompt(str(i), context) for i, context in enumerate(CONTEXTS)]
     prompts = prompts[:3]
     expected = mc(lm, prompts, samples=100)
     real, sizes = tree_module.Tree._extend, []
@@ -212,7 +214,7 @@ def test_persistent_out_of_memory_raises(monkeypatch):
 
     monkeypatch.setattr(tree_module.Tree, "_extend", never)
     with pytest.raises(ModelError, match="out of memory"):
-        mc(tiny("gpt2"), [Prompt("a", "He")], samples=10)
+        mc(tiny("gpt2"), [prompt("a", "He")], samples=10)
 
 
 @pytest.mark.parametrize("search", ["exact", "head"])
@@ -241,7 +243,7 @@ def test_context_that_nearly_fills_the_window_gets_an_answer():
     text = "many"
     while len(lm.encode(text + " many")) + 8 <= lm.window:
         text += " many"
-    [draws] = mc(lm, [Prompt("x", text)], samples=300)
+    [draws] = mc(lm, [prompt("x", text)], samples=300)
     assert sum(draws.counts.values()) + draws.failed == 300
     [found] = exact(lm, [Question(text, WORDS)], search=Search(1e-3, 5000))
     assert all(low <= high for low, high in zip(found.low, found.high, strict=True))
@@ -258,7 +260,7 @@ def test_empty_context_requires_bos_token():
 def test_exact_and_mc_agree_on_right_to_left_script():
     lm = tiny("llama")
     context = "שלום"
-    [draws] = mc(lm, [Prompt("x", context)], samples=3000, seed=5)
+    [draws] = mc(lm, [prompt("x", context)], samples=3000, seed=5)
     hebrew = ("א", "ב", "the")
     [found] = exact(lm, [Question(context, hebrew)], search=Search(2e-3, 3000))
     n = sum(draws.counts.values())
@@ -321,7 +323,7 @@ def test_survey_matches_exact_search_and_head(kind):
 @pytest.mark.parametrize("kind", sampled(KINDS, ["gpt2"]))
 def test_uncertain_draw_is_recomputed_without_batching(kind, monkeypatch):
     lm = tiny(kind)
-    prompts = [Prompt(str(i), context) for i, context in enumerate(CONTEXTS)]
+    prompts = [prompt(str(i), context) for i, context in enumerate(CONTEXTS)]
     plain = mc(lm, prompts, samples=50)
     monkeypatch.setattr("aleatoric.nextword.sampled.rounding_of", lambda _: 0.2)
     assert mc(lm, prompts, samples=50) == plain
@@ -331,7 +333,7 @@ def test_uncertain_draw_is_recomputed_without_batching(kind, monkeypatch):
 def test_separately_run_nodes_match_plain_forward_passes(kind, monkeypatch):
     lm = tiny(kind)
     encoded = encode_contexts(lm, CONTEXTS)
-    tree = Tree(lm, passages_of(encoded), Limits())
+    tree = Tree(lm, passages_of(encoded))
     list(tree.run_trunk())
     spans = np.array([tree.spans()[i] for i in range(len(CONTEXTS))])
     none = np.full(len(spans), -1)
@@ -351,10 +353,10 @@ def test_separately_run_nodes_match_plain_forward_passes(kind, monkeypatch):
 @pytest.mark.parametrize("kind", sampled(KINDS, ["gpt2"]))
 def test_single_precision_draws_do_not_depend_on_batch(kind):
     lm = tiny(kind, torch.float32)
-    prompts = [Prompt(str(i), context) for i, context in enumerate(CONTEXTS)]
+    prompts = [prompt(str(i), context) for i, context in enumerate(CONTEXTS)]
     wanted = mc(lm, prompts, samples=400)
     for limits in (Limits(nodes=17), Limits(pack=1)):
-        assert mc(lm, prompts[:2], samples=400, limits=limits) == wanted[:2]
+        assert mc(replace(lm, limits=limits), prompts[:2], samples=400) == wanted[:2]
 
 
 def test_draws_follow_the_probabilities():
@@ -370,7 +372,7 @@ def test_draws_follow_the_probabilities():
 
 
 def test_mc_returns_draws():
-    [found] = mc(tiny("gpt2"), [Prompt("1:2", "He")], samples=50)
+    [found] = mc(tiny("gpt2"), [prompt("1:2", "He")], samples=50)
     assert isinstance(found, Draws)
     assert sum(found.counts.values()) + found.failed == 50
     assert len(tokenizer()) == len(tiny("gpt2").pieces)
@@ -381,7 +383,7 @@ def test_context_without_continuation_is_named():
     from aleatoric.nextword.live import LiveModel
     from aleatoric.types import Item
 
-    model = LiveModel(tiny("gpt2", window=16), "tiny", "exact", Limits())
+    model = LiveModel(tiny("gpt2", window=16), "tiny", "exact")
     items = [Item("1:1", "1", "He", ("is",)), Item("1:9", "1", "many " * 40, ("is",))]
     with pytest.raises(UsageError, match=r"item '1:9': the context .* shorten it"):
         list(model.draws(items, Ask("ancestral", 10, 0)))

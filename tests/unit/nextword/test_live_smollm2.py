@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from dataclasses import replace
 
 import numpy as np
 import pytest
@@ -11,13 +12,16 @@ pytest.importorskip("torch")
 pytest.importorskip("transformers")
 
 from lms import brute_force, without_partial_tokens
+from prompts import prompt
 
 from aleatoric.models import gguf
+from aleatoric.models.base import LoadOptions
 from aleatoric.models.hf import load_smollm2
+from aleatoric.models.plain import Limits
 from aleatoric.nextword.exact import Question, Search, exact
 from aleatoric.nextword.rules import DONE, WordState, advance, fold
-from aleatoric.nextword.sampled import Prompt, mc
-from aleatoric.nextword.tree import Limits, Tree, passages_of
+from aleatoric.nextword.sampled import mc
+from aleatoric.nextword.tree import Tree, passages_of
 
 pytestmark = pytest.mark.skipif(
     not gguf.smollm2_is_cached(), reason="SmolLM2 is not in the cache; run `aleatoric demo` once"
@@ -27,7 +31,7 @@ CONTEXTS = ["There are now rumblings that", "There are now rumblings that Apple"
 
 @pytest.fixture(scope="module")
 def lm():
-    return load_smollm2(device="cpu")
+    return load_smollm2("", LoadOptions(device="cpu"))
 
 
 def test_digits_are_tokenized_one_by_one(lm):
@@ -62,7 +66,7 @@ def test_exact_matches_one_word_at_a_time(lm):
 @pytest.mark.long
 def test_exact_equals_brute_force():
     """Every tokenization of a word, each node run alone from the start, in float64."""
-    lm = without_partial_tokens(load_smollm2(device="cpu", dtype="float64"))
+    lm = without_partial_tokens(load_smollm2("", LoadOptions("float64", "cpu")))
     search = Search(0.0, 10**6, "outcome")
     [found] = exact(lm, [Question("This is", ("a",))], lead="condition", search=search)
     mass = brute_force(lm, "This is", "a")
@@ -76,10 +80,10 @@ def test_tree_probabilities_match_plain_forward_passes():
     """In float64, because in float32 two plain passes of different length differ by 1e-6 too."""
     import torch
 
-    lm = load_smollm2(device="cpu", dtype="float64")
+    lm = load_smollm2("", LoadOptions("float64", "cpu"))
     context = lm.encode(CONTEXTS[0])
     longer = lm.encode(CONTEXTS[1])
-    tree = Tree(lm, passages_of([context, longer]), Limits())
+    tree = Tree(lm, passages_of([context, longer]))
     span = tree.spans()[0]
     list(tree.run_trunk())
     paths = [lm.continuation(text) for text in (" the company", " people are", " it’s", ", too")]
@@ -96,7 +100,7 @@ def test_tree_probabilities_match_plain_forward_passes():
 
 @pytest.mark.long
 def test_exact_and_mc_agree(lm):
-    prompts = [Prompt(str(i), context) for i, context in enumerate(CONTEXTS)]
+    prompts = [prompt(str(i), context) for i, context in enumerate(CONTEXTS)]
     samples = 300
     for draws, context in zip(mc(lm, prompts, samples=samples), CONTEXTS, strict=True):
         words = tuple(sorted(draws.counts, key=draws.counts.__getitem__, reverse=True)[:5])
@@ -108,5 +112,6 @@ def test_exact_and_mc_agree(lm):
 
 @pytest.mark.long
 def test_draws_do_not_depend_on_the_batch(lm):
-    prompts = [Prompt("x", CONTEXTS[1])]
-    assert mc(lm, prompts, samples=100) == mc(lm, prompts, samples=100, limits=Limits(nodes=16))
+    prompts = [prompt("x", CONTEXTS[1])]
+    few = replace(lm, limits=Limits(nodes=16))
+    assert mc(lm, prompts, samples=100) == mc(few, prompts, samples=100)

@@ -8,12 +8,14 @@ import torch
 from hypothesis import given
 from hypothesis import strategies as st
 from lms import next_probs, tiny, tokenizer
+from prompts import prompt
 from transformers import LlamaConfig, LlamaForCausalLM, MistralConfig, MistralForCausalLM
 
 from aleatoric.models.attention import SIZE, ProbeTree, Tiles
 from aleatoric.models.hf import in_tiles, wrap
-from aleatoric.nextword.sampled import Prompt, mc
-from aleatoric.nextword.tree import Limits, TokenPassage, Tree
+from aleatoric.models.plain import Limits
+from aleatoric.nextword.sampled import mc
+from aleatoric.nextword.tree import TokenPassage, Tree
 
 
 def _seen_by_mask(spans, others, width):
@@ -52,7 +54,7 @@ def test_tiled_tree_logits_match_masked_tree(kind):
 
 
 def _grown(lm, passages):
-    tree = Tree(lm, passages, Limits(nodes=3))
+    tree = Tree(replace(lm, limits=Limits(nodes=3)), passages)
     spans = tree.spans()
     found = [logits for _, logits in tree.run_trunk()]
     of_contexts = np.array([spans[i] for i in (0, 0, 1, 2, 2)])
@@ -69,7 +71,7 @@ def _grown(lm, passages):
 
 def test_draws_do_not_depend_on_tiling():
     dense = tiny("gpt2")
-    prompts = [Prompt(f"{i}", text) for i, text in enumerate(["the cat", "the", "a dog"])]
+    prompts = [prompt(f"{i}", text) for i, text in enumerate(["the cat", "the", "a dog"])]
     tiled = in_tiles(dense)
     assert mc(tiled, prompts, samples=200) == mc(replace(tiled, tiled=False), prompts, samples=200)
 
@@ -129,7 +131,7 @@ def test_tiles_are_correct_within_sliding_window():
 
 
 def _grown_short(lm):
-    tree = Tree(lm, [TokenPassage((1, 2), ((0, 1), (1, 2)))], Limits(nodes=3))
+    tree = Tree(replace(lm, limits=Limits(nodes=3)), [TokenPassage((1, 2), ((0, 1), (1, 2)))])
     yield from (logits for _, logits in tree.run_trunk())
     below = np.array([tree.spans()[1]] * 2)
     for parents, tokens in (((-1, -1), (5, 6)), ((0, 1), (7, 8))):

@@ -13,6 +13,7 @@ torch = pytest.importorskip("torch")
 pytest.importorskip("transformers")
 
 from lms import TEXT, RestrictedModel
+from prompts import prompt
 from published_tokenizers import WITH_BOS, WITHOUT_BOS, fetched
 from transformers import LlamaConfig, LlamaForCausalLM
 from word_heads import head
@@ -21,7 +22,7 @@ from aleatoric.models.hf import HFModel, wrap
 from aleatoric.models.pieces import load_tokenizer
 from aleatoric.nextword.exact import Question, Search, exact
 from aleatoric.nextword.head import HeadSearch
-from aleatoric.nextword.sampled import Prompt, mc
+from aleatoric.nextword.sampled import mc
 
 FAMILIES = sampled([*WITH_BOS, *WITHOUT_BOS], ["llama2", "gpt2"])
 TEXTS = (
@@ -77,7 +78,7 @@ def test_word_probabilities_sum_to_one_within_bounds(name):
     [asked] = exact(lm, [Question(context, words)], search=Search(0.02, 1000))
     assert sum(asked.low) <= 1 + 1e-5
     assert sum(asked.high) >= sum(found.words.probs) - 1e-5
-    [draws] = mc(lm, [Prompt("x", context)], samples=2000, seed=1)
+    [draws] = mc(lm, [prompt("x", context)], samples=2000, seed=1)
     n = sum(draws.counts.values())
     assert n + draws.failed == 2000
     for word, low, high in zip(words, asked.low, asked.high, strict=True):

@@ -11,16 +11,17 @@ from typing import Any
 
 import numpy as np
 import pytest
+from opened_probes import open_probes
 
 from aleatoric.errors import UsageError
 from aleatoric.levels.text_variability import ScoredTexts, Splitting, score_blocks, score_values
 from aleatoric.metrics.distances import w1
-from aleatoric.probes import dependencies, tools
-from aleatoric.probes.base import Batched, Block, BothWays, is_code, negative_type, probe_from
+from aleatoric.probes import overlaps, tools
+from aleatoric.probes.base import Batched, Block, is_code, negative_type, probe_from
 from aleatoric.probes.encoders import SentenceEncoder
 from aleatoric.probes.one_text import Difference, is_one_text
-from aleatoric.probes.semantic import Euclidean, Semantic
-from aleatoric.probes.tools import Tools, open_probes, probes_with, with_encoders
+from aleatoric.probes.semantic import euclidean, semantic
+from aleatoric.probes.tools import Tools, probes_with, with_encoders
 from aleatoric.rng import stream
 
 WORDS = ["the", "cat", "sat", "on", "a", "mat", "dog", "ran", "far", "away"]
@@ -61,7 +62,6 @@ longer.symmetric = False  # type: ignore[attr-defined]
 
 def test_asymmetric_probe_averages_both_directions_over_ordered_pairs() -> None:
     (probe,) = open_probes(["own"], given={"own": longer})
-    assert isinstance(probe, BothWays)
     assert probe.facts["directions"] == "mean-of-both"
     items = made(60)
     scores = score_blocks(items, ("one", "two"), [probe], {"w1": w1})
@@ -108,11 +108,11 @@ def smallest_energy(matrix: np.ndarray) -> float:
 def test_stated_types_hold() -> None:
     texts = tuple(dict.fromkeys(" ".join(stream(2, i).choice(WORDS, 5)) for i in range(12)))
     block = Block(texts, (len(texts),))
-    (cosine,) = Semantic(ENCODER, {}, {}).matrices([block])
-    (euclidean,) = Euclidean(ENCODER, {}, {}).matrices([block])
+    (cosine,) = semantic(ENCODER, {}).matrices([block])
+    (apart,) = euclidean(ENCODER, {}).matrices([block])
     # Of 6 dimensions, cosines leave 5 directions or more without any difference in energy.
     assert smallest_energy(cosine) == pytest.approx(0, abs=1e-12)
-    assert smallest_energy(euclidean) > 0.01
+    assert smallest_energy(apart) > 0.01
     (lengths,) = open_probes(["length"], tokeniser="whitespace")
     (matrix,) = lengths.matrices([block])
     assert smallest_energy(matrix) == pytest.approx(0, abs=1e-12)
@@ -139,7 +139,7 @@ def test_ngram_energy_may_be_below_zero() -> None:
 
 def test_euclidean_matches_its_definition() -> None:
     texts = ("a", "b c", "a", " ")
-    (matrix,) = Euclidean(ENCODER, {}, {}).matrices([Block(texts, (4,))])
+    (matrix,) = euclidean(ENCODER, {}).matrices([Block(texts, (4,))])
     vectors = hashed(["a", "b c"]).astype(np.float32).astype(np.float64)
     assert matrix[0, 1] == pytest.approx(math.dist(*vectors), abs=1e-12)
     assert matrix[0, 2] == 0
@@ -217,9 +217,9 @@ def test_dependency_paths_are_compared_as_ngrams(pipeline: str) -> None:
 
 def test_paths_stop_at_the_root_of_a_sentence() -> None:
     two_sentences = [("nsubj", 1), ("ROOT", 1), ("det", 3), ("nsubj", 4), ("ROOT", 4)]
-    assert dependencies.paths(two_sentences, 1) == ["nsubj", "ROOT", "det", "nsubj", "ROOT"]
-    assert dependencies.paths(two_sentences, 2) == ["nsubj<ROOT", "det<nsubj", "nsubj<ROOT"]
-    assert dependencies.paths(two_sentences, 3) == ["det<nsubj<ROOT"]
+    assert overlaps.paths(two_sentences, 1) == ["nsubj", "ROOT", "det", "nsubj", "ROOT"]
+    assert overlaps.paths(two_sentences, 2) == ["nsubj<ROOT", "det<nsubj", "nsubj<ROOT"]
+    assert overlaps.paths(two_sentences, 3) == ["det<nsubj<ROOT"]
 
 
 def test_dependencies_need_a_parser(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -15,12 +15,13 @@ torch = pytest.importorskip("torch")
 transformers = pytest.importorskip("transformers")
 
 from forced_lms import words  # noqa: E402
+from opened_probes import open_probes  # noqa: E402
 
 from aleatoric.errors import ModelError, UsageError  # noqa: E402
 from aleatoric.levels.text_variability import ScoredTexts, score_blocks  # noqa: E402
 from aleatoric.probes import nli  # noqa: E402
-from aleatoric.probes.base import Block, BothWays, negative_type  # noqa: E402
-from aleatoric.probes.tools import open_probes  # noqa: E402
+from aleatoric.probes.base import Block, negative_type  # noqa: E402
+from aleatoric.probes.tools import Tools  # noqa: E402
 from aleatoric.rng import stream  # noqa: E402
 
 LABELS = {0: "contradiction", 1: "neutral", 2: "ENTAILMENT"}
@@ -81,10 +82,10 @@ def test_entailment_is_asymmetric_and_averaged(
     folder: str, naive: Callable[[str, str], np.ndarray]
 ) -> None:
     (probe,) = open_probes([f"entailment:{folder}"])
-    assert isinstance(probe, BothWays)
+    assert probe.facts["directions"] == "mean-of-both"
     assert (probe.name, probe.bounds) == ("entailment:tiny", (0.0, 1.0))
     blocks = [item.block() for item in made(12)]
-    one_way = probe.probe.matrices(blocks)
+    one_way = nli.open_entailment(folder, Tools()).matrices(blocks)
     differing = 0
     for block, directed, matrix in zip(blocks, one_way, probe.matrices(blocks), strict=True):
         for i, j in block.wanted():
@@ -180,9 +181,9 @@ def test_each_pair_is_asked_once_and_cached(folder: str) -> None:
     cache: dict[str, bytes] = {}
     counted = nli.SentenceEncoder(model.label, counting)
     probes = [
-        nli.Clusters(counted, cache, "nli_clusters", {}),
-        nli.Mutual(counted, cache, "nli", {}),
-        nli.Entailment(counted, cache, "entailment", {}),
+        nli.inference("nli_clusters", counted, cache, nli.across_clusters),
+        nli.inference("nli", counted, cache, nli.mutual),
+        nli.inference("entailment", counted, cache, nli.one_way),
     ]
     block = Block(("a dog", "a man", "a dog", "bread", ""), (3, 2))
     for probe in (*probes, *probes):

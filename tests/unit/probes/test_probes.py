@@ -12,6 +12,7 @@ from typing import Any
 
 import numpy as np
 import pytest
+from opened_probes import open_probes
 
 from aleatoric import registry
 from aleatoric.errors import UsageError
@@ -19,15 +20,14 @@ from aleatoric.probes import base, tools
 from aleatoric.probes.base import Batched, Block, Probe, probe_at, probe_from
 from aleatoric.probes.encoders import SentenceEncoder
 from aleatoric.probes.ngrams import ArrayNgrams, CompiledNgrams, numbered
-from aleatoric.probes.semantic import Semantic
+from aleatoric.probes.overlaps import ngram_probe
+from aleatoric.probes.semantic import semantic
 from aleatoric.probes.taggers import Tokeniser
 from aleatoric.probes.tools import (
     PLACES,
-    NgramProbe,
     TextReader,
     chunks,
     default_names,
-    open_probes,
 )
 
 BLOCKS = [
@@ -109,8 +109,8 @@ def test_probes_share_tokenisation_and_tagging() -> None:
 
     reader = TextReader(Tokeniser("counting", cutting), tagging)
     for order in (1, 2, 3):
-        NgramProbe("lexical", order, reader, {}).matrices(BLOCKS)
-        NgramProbe("syntactic", order, reader, {}).matrices(list(BLOCKS))
+        ngram_probe("lexical", order, reader, {}).matrices(BLOCKS)
+        ngram_probe("syntactic", order, reader, {}).matrices(list(BLOCKS))
     assert sorted(cut) == sorted({text for block in BLOCKS for text in block.texts})
     assert len(tagged) == len(cut)
 
@@ -119,7 +119,7 @@ def test_whitespace_texts_have_undefined_semantic_distance() -> None:
     encoder = SentenceEncoder(
         "unit", lambda texts: np.array([[float(t != "b"), 1.0] for t in texts])
     )
-    (matrix,) = Semantic(encoder, {}, {}).matrices([Block(("a", "b", " ", ""), (4,))])
+    (matrix,) = semantic(encoder, {}).matrices([Block(("a", "b", " ", ""), (4,))])
     assert matrix[0, 1] == pytest.approx(1 - 1 / math.sqrt(2))
     assert matrix[0, 0] == 0
     assert np.isnan(matrix[2:]).all()
@@ -128,16 +128,16 @@ def test_whitespace_texts_have_undefined_semantic_distance() -> None:
 def test_opposite_vectors_have_distance_2_and_zeros_are_undefined() -> None:
     vectors = {"a": [1.0, 0.0], "b": [-3.0, 0.0], "c": [0.0, 0.0]}
     encoder = SentenceEncoder("given", lambda texts: np.array([vectors[t] for t in texts]))
-    (matrix,) = Semantic(encoder, {}, {}).matrices([Block(("a", "b", "c"), (3,))])
+    (matrix,) = semantic(encoder, {}).matrices([Block(("a", "b", "c"), (3,))])
     np.testing.assert_array_equal(matrix, [[0, 2, math.nan], [2, 0, math.nan], [math.nan] * 3])
 
 
 @pytest.mark.parametrize(
     ("probe", "name", "bounds"),
     [
-        (NgramProbe("lexical", 2, None, {}), "lexical-2", (0, 1)),
-        (NgramProbe("syntactic", 3, None, {}), "syntactic-3", (0, 1)),
-        (Semantic(None, {}, {}), "semantic", (0, 2)),
+        (ngram_probe("lexical", 2, None, {}), "lexical-2", (0, 1)),
+        (ngram_probe("syntactic", 3, None, {}), "syntactic-3", (0, 1)),
+        (semantic(SentenceEncoder("none", list), {}), "semantic", (0, 2)),
         (probe_from("own", length), "own", (0, math.inf)),
         (probe_from("own", Batched(length, (1.0, 2.0))), "own", (1, 2)),
     ],
@@ -147,7 +147,7 @@ def test_names_and_bounds_of_probes(probe: Probe, name: str, bounds: tuple[float
 
 
 def test_probe_instance_is_returned_unchanged() -> None:
-    own = NgramProbe("lexical", 1, None, {})
+    own = ngram_probe("lexical", 1, None, {})
     assert probe_from("own", own) is own
     with pytest.raises(UsageError, match="not a function of two texts"):
         probe_from("own", 3)
@@ -311,7 +311,7 @@ def test_module_in_current_folder_is_imported(
         (lambda a, b: None, r"failed on a pair \(TypeError: .*\); give"),
         (lambda a, b: "3", r"failed on a pair \(TypeError: .*\); give"),
         (lambda a, b: sys.exit(0), r"failed on a pair \(SystemExit: 0\); give"),
-        (NgramProbe, r"failed on a pair \(TypeError: .*\); give"),
+        (ngram_probe, r"failed on a pair \(TypeError: .*\); give"),
         (Batched(lambda a, b: [2.0] * len(a), bounds=(0.0, 1.0)), "not between 0.0 and 1.0"),
     ],
 )

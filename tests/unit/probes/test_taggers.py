@@ -61,7 +61,7 @@ def test_context_is_tagged_once() -> None:
         calls.append(list(words))
         return [word.upper() for word in words]
 
-    remembering = taggers.CachingTagger(tagger)
+    remembering = taggers.UniversalTagger("own", tagger, list)
     assert remembering("c", ["a", "b", "a"]) == ["A", "B", "A"]
     assert remembering("c", ["b", "d"]) == ["B", "D"]
     assert remembering("e", ["a"]) == ["A"]
@@ -70,7 +70,9 @@ def test_context_is_tagged_once() -> None:
 
 def test_context_is_limited_to_last_words() -> None:
     seen = []
-    remembering = taggers.CachingTagger(lambda context, words: seen.append(context) or ["X"])
+    remembering = taggers.UniversalTagger(
+        "own", lambda context, words: seen.append(context) or ["X"], list
+    )
     remembering(" ".join(str(i) for i in range(100)), ["a"])
     assert seen == [" ".join(str(i) for i in range(84, 100))]
 

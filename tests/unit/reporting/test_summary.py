@@ -111,6 +111,13 @@ def test_one_of_many_energies_below_0_is_no_sign_of_dependence() -> None:
     assert not is_dependent(result, n_tests=20)
 
 
+@pytest.mark.parametrize(("low", "is_called"), [(0.99, False), (1.004, False), (1.05, True)])
+def test_an_overlap_slightly_above_1_is_no_sign_of_dependence(low: float, is_called: bool) -> None:
+    """A few percent of perfect models have a 95% interval above 1 by chance."""
+    estimate = Estimate(1.1, Interval(low, 1.2, 0.95, "t"), 300, 60)
+    assert is_dependent(Result("half", "overlap", SIGNATURE, estimate)) == is_called
+
+
 SIGNATURE = Signature("c", "0" * 64, "m", "none", "recorded", {}, "5", 0, "overlap", "1")
 
 

@@ -11,9 +11,8 @@ from matplotlib.colors import to_hex
 from task_runs import task_run
 
 from aleatoric.reporting import text_figures
-from aleatoric.reporting.comparisons import sections_of
 from aleatoric.reporting.figures import draw
-from aleatoric.reporting.page import make_report
+from aleatoric.reporting.page import make_report, task_parts
 from aleatoric.reporting.parts import ReportPart, part_of, parts_of
 from aleatoric.runs.run import Store
 from aleatoric.studies.figure_data import Blank, Dots, Histograms, Lines, Panels, histograms, shared
@@ -156,7 +155,7 @@ def test_other_figures_of_many_systems(crowd: ReportPart, tasks: dict[str, Repor
 
 
 def test_section_of_a_report(stores: list[Store]) -> None:
-    (section,) = sections_of(parts_of(stores))
+    (section,) = task_parts(parts_of(stores))
     assert section.names == ("narrow", "wide", "other")
     people, energy, dmu, pairs = section.tables
     assert people.columns == ("task", "inputs", "texts", "tokens", "lexical-1")
@@ -166,7 +165,7 @@ def test_section_of_a_report(stores: list[Store]) -> None:
     assert dmu.title.startswith("μM − μH")
     assert len(pairs.rows) == 3 + 2 * (3 + 1)
     assert section.findings[0].startswith("people: mean_H/lexical-1 is lowest in narrow (")
-    assert not list(sections_of(parts_of(stores[:1])))
+    assert not task_parts(parts_of(stores[:1]))
 
 
 @pytest.mark.long

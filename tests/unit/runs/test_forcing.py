@@ -15,13 +15,13 @@ from hypothesis import strategies as st
 from aleatoric.errors import DataError, UsageError
 from aleatoric.models.base import Forcing, Strip
 from aleatoric.models.forced import (
-    Windows,
     batches,
     causal_forced,
     chunks,
     load_smollm2,
     parts,
     seq2seq_forced,
+    windows_of,
 )
 from aleatoric.models.gguf import smollm2_is_cached
 from aleatoric.types import Document, SentencePair
@@ -68,7 +68,11 @@ def test_causal_logits_match_one_sequence_at_a_time(
 ) -> None:
     model, tokenizer = tiny("gpt2")
     reader = causal_forced(
-        model, tokenizer, label="m", version="v", window=WINDOW, stride=stride, bos=bos
+        model,
+        tokenizer,
+        label="m",
+        version="v",
+        forcing=Forcing(window=WINDOW, stride=stride, bos=bos),
     )
     found = scored(reader, DOCUMENTS, batch_tokens)
     start = [tokenizer.bos_token_id] if bos == "add" else []
@@ -110,7 +114,7 @@ def test_seq2seq_logits_match_one_sentence_at_a_time(kind: str, batch_tokens: in
 def test_windows_score_every_token_but_the_first_once(n: int, length: int, data: Any) -> None:
     stride = data.draw(st.integers(1, length - 1))
     counts: Counter[int] = Counter()
-    for start, stop, first in Windows(length, stride).of(n):
+    for start, stop, first in windows_of(length, stride, n):
         assert start < first <= stop <= start + length
         counts.update(range(first, stop))
     assert counts == Counter(range(1, n))
@@ -138,9 +142,9 @@ def test_parts_contain_whole_items_and_count_empty_ones() -> None:
 def test_windows_longer_than_the_model_allows_are_rejected() -> None:
     model, tokenizer = tiny("gpt2")
     with pytest.raises(UsageError, match=f"2 to {WINDOW} tokens"):
-        causal_forced(model, tokenizer, label="m", version="v", window=WINDOW + 1)
+        causal_forced(model, tokenizer, label="m", version="v", forcing=Forcing(window=WINDOW + 1))
     with pytest.raises(UsageError, match="below --window"):
-        causal_forced(model, tokenizer, label="m", version="v", window=8, stride=8)
+        causal_forced(model, tokenizer, label="m", version="v", forcing=Forcing(window=8, stride=8))
 
 
 def test_sentence_longer_than_the_model_allows_is_named() -> None:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import pytest
 
 pytest.importorskip("torch")
@@ -37,6 +39,20 @@ def test_texts_without_a_word_are_an_outcome_if_kept():
     dropped = _joined(PEOPLE, found(0.4, 0.2, failed=0.5), top("c", 0.4, 0.5), False)
     assert dropped is not None
     assert dropped.words.as_dict() == pytest.approx({"a": 0.4, "b": 0.2, "c": 0.4})
+
+
+def test_texts_without_a_word_that_only_one_search_found_are_counted():
+    low = replace(found(0.2, 0.1, failed=0.3), open=0.4)
+    head = replace(top("c", 0.1, 0.4), open_words=({None: 0.5, "c": 0.5}, {None: 0.5, "d": 0.5}))
+    kept = _joined(PEOPLE, low, head, True)
+    assert kept is not None
+    assert kept.failed == pytest.approx(0.4 + 0.6 * 0.5)
+    assert kept.words.as_dict()[FAILED] == pytest.approx(0.4)
+    dropped = _joined(PEOPLE, replace(low, high=(1.0, 1.0)), head, False)
+    assert dropped is not None
+    assert dropped.failed == kept.failed
+    # Values are conditional on a word, whose probability is 0.3 instead of 0.7.
+    assert dropped.words.as_dict()["a"] == pytest.approx(0.2 * 0.7 / 0.3)
 
 
 def test_long_passages_are_not_batched_together():

@@ -15,7 +15,7 @@ from aleatoric.levels.base import notes, results, run_job, score
 from aleatoric.levels.text import TextJob
 from aleatoric.levels.word import WordJob, score_word
 from aleatoric.runs.formats import DATABASE, StatRow
-from aleatoric.runs.run import Store
+from aleatoric.runs.run import Store, stat_columns
 from aleatoric.runs.tables import PAGE
 from aleatoric.types import Categorical, Draws, Exact, Item
 
@@ -170,6 +170,33 @@ def test_failed_draws_are_reported(tmp_path: Path) -> None:
         found = {(r.system, r.metric): r.estimate for r in results(store)}
     # A word of punctuation alone can never be answered: undefined, not wrong.
     assert found["m", "ece_original"].n_undefined == 1
+
+
+@pytest.mark.parametrize(
+    ("shares", "note"),
+    [
+        ((0.004, 0.015), None),
+        ((0.0, 0.03), "probability 0.015 on average and up to 0.030 after a context"),
+        ((*[0.0] * 20, 0.12), "probability 0.006 on average and up to 0.120 after a context"),
+    ],
+)
+def test_probability_of_no_word_is_exported_and_noted(
+    tmp_path: Path, shares: tuple[float, ...], note: str | None
+) -> None:
+    people = tmp_path / "people.jsonl"
+    people.write_text('{"context": "a", "responses": ["x", "y"]}\n' * (len(shares) + 1))
+    words = Categorical(("x",), (1.0,), 0.0, None)
+    with run_job(WordJob(str(people)), tmp_path / "run") as store:
+        about = {"model": "m", "decoder": "ancestral", "estimator": "exact", "label": "m"}
+        store.add_system("m", about)
+        rows = [Draws(f"{i}", {}, exact=Exact(words, {}, True, x)) for i, x in enumerate(shares, 1)]
+        store.add_draws("m", [*rows, Draws(f"{len(rows) + 1}", {}, failed=1)], False)
+        score_word(store)
+        found = stat_columns(store, "m", ["failed"])[1]["failed"]
+        assert found.tolist() == [*shares, 1.0]
+        said = [text for text in notes(store) if text.startswith("m: texts")]
+        assert said == ([f"m: texts without a word have {note}, and are rejected"] if note else [])
+        assert "m: no word can follow 1 contexts, which are left out" in notes(store)
 
 
 def test_scoring_requirements_are_checked_before_sampling(tmp_path: Path) -> None:

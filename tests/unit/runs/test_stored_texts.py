@@ -27,13 +27,13 @@ def item(name: object, *references: str) -> TextItem:
 def test_inputs_round_trip(store: Store) -> None:
     shelf = StoredTexts(store)
     items = [item(n, f"a {n}", "é") for n in range(TEXTS_PAGE + 3)]
-    assert shelf.add_items(items) == len(items)
+    assert shelf.store.add_items(items) == len(items)
     assert [found.item for found in shelf.walk()] == items
 
 
 def test_texts_are_saved_incrementally_and_matched_by_id(store: Store) -> None:
     shelf = StoredTexts(store)
-    shelf.add_items([item(1), item(2)])
+    shelf.store.add_items([item(1), item(2)])
     store.add_system("m", {})
     store.add_system("n", {})
     assert shelf.add("m", Texts("2", ("x", "")))
@@ -49,7 +49,7 @@ def test_texts_are_saved_incrementally_and_matched_by_id(store: Store) -> None:
 def test_hostile_texts_round_trip(store: Store) -> None:
     shelf = StoredTexts(store)
     hostile = HOSTILE.replace("\ud800", "")
-    shelf.add_items([item(hostile, hostile, "b")])
+    shelf.store.add_items([item(hostile, hostile, "b")])
     store.add_system("m", {})
     shelf.add("m", Texts(hostile, (hostile,)))
     found = shelf.find(hostile)

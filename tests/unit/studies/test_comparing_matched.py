@@ -143,7 +143,7 @@ def test_copied_answers_are_noted(tmp_path: Path) -> None:
     }
     with run(tmp_path, copied=copied, sampled=samples(20, 0)) as store:
         notes = " ".join(compare([store], metrics=["overlap"]).notes)
-    assert "copied: the overlap is significantly above 1" in notes
+    assert "copied: the overlap is above 1 (p < .001)" in notes
 
 
 def test_quartile_boundaries_are_shared_by_all_systems(tmp_path: Path) -> None:

@@ -57,7 +57,7 @@ def run(tmp_path: Path) -> Store:
 
 
 def test_texts_are_exported_once_each(run: Store, tmp_path: Path) -> None:
-    export.export_texts(run, tmp_path / "texts.parquet")
+    export.write(export.text_rows(run), tmp_path / "texts.parquet")
     found = pd.read_parquet(tmp_path / "texts.parquet")
     assert list(found.columns) == ["item", "group", "side", "system", "number", "person", "text"]
     for produced in StoredTexts(run).walk():
@@ -73,7 +73,7 @@ def test_texts_are_exported_once_each(run: Store, tmp_path: Path) -> None:
 
 
 def test_pairs_are_those_of_the_scores(run: Store, tmp_path: Path) -> None:
-    export.export_pairs(run, tmp_path / "pairs.parquet")
+    export.write(export.pair_rows(run), tmp_path / "pairs.parquet")
     found = pd.read_parquet(tmp_path / "pairs.parquet")
     assert not found.duplicated(["item", "probe", "kind", "system", "i", "j"]).any()
     for produced in StoredTexts(run).walk():
@@ -103,7 +103,7 @@ def test_pairs_are_those_of_the_scores(run: Store, tmp_path: Path) -> None:
 
 
 def test_the_numbers_of_a_pair_name_its_texts(run: Store) -> None:
-    tables = (export.texts_table(run), export.pairs_table(run))
+    tables = (export.to_table(export.text_rows(run)), export.to_table(export.pair_rows(run)))
     texts, pairs = (table.to_pandas().fillna({"system": ""}) for table in tables)
     by_place = {(row.item, row.system, row.number): row.text.split() for row in texts.itertuples()}
     for row in pairs[pairs.probe == "lexical-1"].itertuples():
@@ -116,22 +116,22 @@ def test_the_numbers_of_a_pair_name_its_texts(run: Store) -> None:
 def test_batches_are_bounded_and_any_size_gives_the_same_rows(
     run: Store, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    whole = export.pairs_table(run).to_pandas()
+    whole = export.to_table(export.pair_rows(run)).to_pandas()
     monkeypatch.setattr(export, "BATCH", 20)
     monkeypatch.setattr(export, "CHUNK", 2)
-    _, batches = export._pair_rows(run, ())
+    _, batches = export.pair_rows(run)
     sizes = [len(batch) for batch in batches]
     most = max(len(PROBES) * 4 * 6, 20)  # one input, or 20 rows
     assert max(sizes) <= most
     keys = ["item", "probe", "kind", "system", "i", "j"]
-    again = export.pairs_table(run).to_pandas()
+    again = export.to_table(export.pair_rows(run)).to_pandas()
     pd.testing.assert_frame_equal(
         *(frame.sort_values(keys, ignore_index=True) for frame in (whole, again))
     )
 
 
 def test_python_and_csv(run: Store, tmp_path: Path) -> None:
-    export.export_texts(run, tmp_path / "texts.csv")
+    export.write(export.text_rows(run), tmp_path / "texts.csv")
     found = pd.read_csv(tmp_path / "texts.csv")
     assert not found.text.str.startswith("=").any()
     run.close()

@@ -367,6 +367,29 @@ def test_plan_command_prints_plans_and_draws_figures(
     assert again.out == ran.out
 
 
+def test_plan_warns_if_the_pilot_has_persons(cli: Callable, run: Path, tmp_path: Path) -> None:
+    """The plan assumes other people in every group, and does not know what a panel shares."""
+    rows = [
+        {
+            "id": f"{i}",
+            "group": f"g{i % 4}",
+            "context": f"c{i}",
+            "responses": [{"person": p, "answer": "ab"[(i + j) % 2]} for j, p in enumerate("xyz")],
+        }
+        for i in range(12)
+    ]
+    corpus, answers = tmp_path / "people.jsonl", tmp_path / "model.jsonl"
+    corpus.write_text("".join(json.dumps(row) + "\n" for row in rows))
+    samples = [{"id": f"{i}", "samples": {"a": 1 + i, "b": 2}} for i in range(12)]
+    answers.write_text("".join(json.dumps(row) + "\n" for row in samples))
+    job = WordJob(str(corpus), (f"recorded:{answers}",))
+    run_job(job, tmp_path / "panel").close()
+    warned = cli("plan", tmp_path / "panel", "--se", 0.05)
+    assert "the plan assumes other people in every group" in " ".join(warned.out.split())
+    plain = cli("plan", run, "--system", "toy", "--se", 0.05)
+    assert "other people" not in plain.out + plain.err
+
+
 @pytest.mark.parametrize("layout", ["terminal", "markdown", "latex", "csv"])
 def test_plan_command_supports_every_format(cli: Callable, run: Path, layout: str) -> None:
     ran = cli("plan", run, "--power", 0.8, "--difference", 0.05, "--format", layout)

@@ -18,7 +18,7 @@ from aleatoric.errors import DataError, UsageError
 from aleatoric.levels import text_protocol
 from aleatoric.studies import production_control, production_paper
 from aleatoric.studies.production_paper import Reproduction, Sources
-from aleatoric.studies.production_printed import STATISTICS, tasks
+from aleatoric.studies.production_rows import STATISTICS, tasks
 
 pytest.importorskip("spacy")
 ROWS = [

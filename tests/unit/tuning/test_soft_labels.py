@@ -40,7 +40,7 @@ def test_word_probabilities_lie_within_exact_bounds(kind: str) -> None:
     vocabulary = Vocabulary(lm.pieces)
     tree = word_tree(lm, ITEMS, vocabulary, WIDE)
     found = word_probabilities(tree_logits(lm.model, tree), tree).tolist()
-    asked = exact(lm, [question_of(item) for item in ITEMS], search=WIDE, vocabulary=vocabulary)
+    asked = exact(lm, [question_of(item) for item in ITEMS], search=WIDE)
     low = [value for one in asked for value in one.low]
     high = [value for one in asked for value in one.high]
     assert len(found) == len(low)

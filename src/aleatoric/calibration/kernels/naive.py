@@ -2,19 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-
 import numpy as np
 
-from aleatoric.calibration.statistics import Expected, Scheme, TokenRows
+from aleatoric.calibration.statistics import Asked, Expected, Scheme, TokenRows
 from aleatoric.models.decoding import Decoder
 from aleatoric.types import Floats, Ints
 
 
-def columns(
-    logits: Floats, targets: Ints, schemes: Sequence[Scheme], uniforms: Sequence[Floats | None]
-) -> TokenRows:
-    """All columns of a chunk; `uniforms` has (tokens, samples) numbers for each sampled scheme."""
+def columns(logits: Floats, targets: Ints, asked: Asked) -> TokenRows:
+    """All columns of a chunk."""
     logits = logits.astype(np.float64)
     with np.errstate(invalid="ignore", divide="ignore"):
         highest = logits.max(axis=1)
@@ -23,7 +19,6 @@ def columns(
         surprise = np.where(probs > 0, logz[:, None] - logits, 0.0)
     best, rows = probs.argmax(axis=1), np.arange(len(logits))
     hit = probs[rows, targets]
-    drawn = zip(schemes, uniforms, strict=True)
     return TokenRows(
         target=targets,
         confidence=probs[rows, best],
@@ -33,7 +28,7 @@ def columns(
         nll=logz - logits[rows, targets],
         entropy=(probs * surprise).sum(axis=1),
         log_normalizer=logz,
-        expected={str(s): expected(logits, probs, targets, s, u) for s, u in drawn},
+        expected={str(s): expected(logits, probs, targets, s, u) for s, u in asked},
     )
 
 

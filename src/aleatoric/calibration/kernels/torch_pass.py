@@ -7,7 +7,6 @@ Half-precision inputs are computed in single precision, double in double.
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor
 from itertools import pairwise
 
@@ -16,7 +15,7 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
-from aleatoric.calibration.statistics import Expected, Scheme, TokenRows, Uniforms, join_rows
+from aleatoric.calibration.statistics import Asked, Expected, Scheme, TokenRows, join_rows
 from aleatoric.models.decoding import Decoder
 from aleatoric.types import Floats
 
@@ -29,9 +28,7 @@ LEAST = -3.0e38
 """No logit of a token that can be drawn is lower."""
 
 
-def columns(
-    logits: Tensor, targets: Tensor, schemes: Sequence[Scheme], uniforms: Sequence[Floats | None]
-) -> TokenRows:
+def columns(logits: Tensor, targets: Tensor, asked: Asked) -> TokenRows:
     """All columns of a chunk, as the naive kernel defines them."""
     cells = CPU_CELLS if logits.device.type == "cpu" else GPU_CELLS
     step = min(max(1, cells // logits.shape[1]), max(1, len(logits)))
@@ -40,15 +37,13 @@ def columns(
     room = torch.empty((2, step, logits.shape[1]), dtype=precision, device=logits.device)
     parts = []
     for start in range(0, len(logits), step):
-        numbers = [None if u is None else u[start : start + step] for u in uniforms]
         rows = slice(start, start + step)
-        parts.append(_columns(logits[rows], targets[rows], schemes, numbers, room))
+        part = [(scheme, None if u is None else u[rows]) for scheme, u in asked]
+        parts.append(_columns(logits[rows], targets[rows], part, room))
     return join_rows(parts)
 
 
-def _columns(
-    logits: Tensor, targets: Tensor, schemes: Sequence[Scheme], uniforms: Uniforms, room: Tensor
-) -> TokenRows:
+def _columns(logits: Tensor, targets: Tensor, asked: Asked, room: Tensor) -> TokenRows:
     best = first_best(logits)
     highest = _at(logits, best).to(room.dtype)
     # Differences to the maximum: large logits would cost the entropy precision.
@@ -57,7 +52,6 @@ def _columns(
     confidence = _at(probs, best)
     log_total = -confidence.log()
     hit = _at(probs, targets)
-    drawn = zip(schemes, uniforms, strict=True)
     return TokenRows(
         target=targets.cpu().numpy(),
         confidence=as_numpy(confidence),
@@ -67,7 +61,7 @@ def _columns(
         nll=as_numpy(log_total - _at(below, targets)),
         entropy=as_numpy(_entropy(below, probs, log_total)),
         log_normalizer=as_numpy(highest + log_total),
-        expected={str(s): _expected(logits, probs, best, targets, s, u) for s, u in drawn},
+        expected={str(s): _expected(logits, probs, best, targets, s, u) for s, u in asked},
     )
 
 
@@ -202,23 +196,21 @@ def first_best(logits: Tensor) -> Tensor:
     return torch.where(_at(logits, tail) > _at(logits, inside), tail, inside)
 
 
-def compiled_columns(
-    logits: Tensor, targets: Tensor, schemes: Sequence[Scheme], uniforms: Sequence[Floats | None]
-) -> TokenRows:
+def compiled_columns(logits: Tensor, targets: Tensor, asked: Asked) -> TokenRows:
     """All columns of a chunk on a CPU, from compiled loops that read each row once.
 
     If a scheme changes the distribution, all columns come from `columns`: columns of one
     computation agree to the last digit.
     """
     # Schemes without draws that need only the model's distribution or its mode.
-    plain_schemes = (scheme.decoder.greedy or scheme.decoder == Decoder() for scheme in schemes)
-    if any(u is not None for u in uniforms) or not all(plain_schemes):
-        return columns(logits, targets, schemes, uniforms)
-    best, place, centre, total, square, weighted, plain = _read(logits.float().contiguous().numpy())
+    plain = (u is None and (s.decoder.greedy or s.decoder == Decoder()) for s, u in asked)
+    if not all(plain):
+        return columns(logits, targets, asked)
+    best, place, centre, total, square, weighted, whole = _read(logits.float().contiguous().numpy())
     target_logits = logits.gather(1, targets[:, None])[:, 0].double().numpy()
     log_total = np.log(total)
     # The sum of the logits reveals NaN and +inf, which maxima and clipping would hide.
-    sound = (plain < math.inf) & (best > LEAST)
+    sound = (whole < math.inf) & (best > LEAST)
     with np.errstate(invalid="ignore"):  # the caller refuses rows that are not sound
         confidence, hit = np.exp(best - centre) / total, np.exp(target_logits - centre) / total
     collision = square / total**2
@@ -234,7 +226,7 @@ def compiled_columns(
         nll=centre - target_logits + log_total,
         entropy=np.maximum(log_total - weighted * math.log(2) / total, 0.0),
         log_normalizer=np.where(sound, centre + log_total, np.nan),
-        expected={str(s): greedy if s.decoder.greedy else ancestral for s in schemes},
+        expected={str(s): greedy if s.decoder.greedy else ancestral for s, _ in asked},
     )
 
 

@@ -7,7 +7,6 @@ smallest kept value without sorting. Other decoders, and draws, go through `torc
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
 from dataclasses import dataclass
 from statistics import NormalDist
 from typing import Any
@@ -17,7 +16,7 @@ from torch import Tensor
 
 from aleatoric.calibration.kernels import torch_pass
 from aleatoric.calibration.kernels.torch_pass import as_numpy
-from aleatoric.calibration.statistics import Expected, Scheme, TokenRows
+from aleatoric.calibration.statistics import Asked, Expected, Scheme, TokenRows
 from aleatoric.models.decoding import Decoder
 from aleatoric.types import Floats
 
@@ -41,14 +40,11 @@ TOP_P = Tuning(lanes=128, warps=4, stages=4, probes=3)
 TOP_K = Tuning(lanes=128, warps=4, stages=4, probes=4)
 
 
-def columns(
-    logits: Tensor, targets: Tensor, schemes: Sequence[Scheme], uniforms: Sequence[Floats | None]
-) -> TokenRows:
+def columns(logits: Tensor, targets: Tensor, asked: Asked) -> TokenRows:
     """All columns of a chunk, as the naive kernel defines them."""
     logits = logits if logits.stride(1) == 1 else logits.contiguous()
     table, predicted = plain(logits, targets)
-    drawn = zip(schemes, uniforms, strict=True)
-    pairs = {str(s): expected(logits, targets, table, predicted, s, u) for s, u in drawn}
+    pairs = {str(s): expected(logits, targets, table, predicted, s, u) for s, u in asked}
     confidence, square, hit, nll, entropy, logz, _ = (as_numpy(row) for row in table)
     return TokenRows(
         target=targets.cpu().numpy(),
@@ -95,7 +91,7 @@ def expected(
     if uniforms is None and steps in (set(), {"top_k"}, {"top_p"}):
         pair = decoded(logits, targets, table, decoder)
         return Expected(as_numpy(pair[0]), as_numpy(pair[1]))
-    return torch_pass.columns(logits, targets, [scheme], [uniforms]).expected[str(scheme)]
+    return torch_pass.columns(logits, targets, [(scheme, uniforms)]).expected[str(scheme)]
 
 
 def decoded(

@@ -14,7 +14,7 @@ from aleatoric.reporting.explorer.listing import Answer, Listing, NamedSystem, N
 from aleatoric.reporting.explorer.plots import Data, Frame
 from aleatoric.reporting.explorer.snapshot import Params, Range, one
 from aleatoric.reporting.page_data import ItemAnswers, Measure, answer_name, to_data, to_json
-from aleatoric.reporting.tables import number
+from aleatoric.reporting.tables import TEXTS, number
 from aleatoric.result_types import Table
 from aleatoric.studies.figure_data import Reliability, histograms
 from aleatoric.types import Categorical
@@ -24,10 +24,6 @@ if TYPE_CHECKING:
 
 _FACTS = ("decoders", "estimator", "samples", "protocol", "n_splits", "seed", "probes", "schemes")
 N_BINS = 25
-_RELIABILITY = (
-    "Points below the line are overconfident. Thin bars: where the points of a calibrated model "
-    "would lie with as many tokens. Steps in the background: the number of tokens."
-)
 
 
 def home(site: Site) -> Data:
@@ -214,7 +210,7 @@ def tokens(site: Site, run: OpenRun, params: Params) -> Data:
         "system": system,
         "systems": list(curves),
         "diagrams": [plots.reliability_plot(p) for p in pictures if isinstance(p, Reliability)],
-        "about": _RELIABILITY,
+        "about": TEXTS["any"]["notes"]["reliability"],
         "here": site.run(run.key, "tokens"),
         "csv": site.run(run.key, "tokens.csv"),
         "problem": run.summary.problem if run.summary else "",
