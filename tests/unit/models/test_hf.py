@@ -125,7 +125,7 @@ def test_padding_is_not_warned_of_without_padding(tmp_path):
     logger = logging.getLogger("transformers.modeling_utils")
     logger.addHandler(handler)
     try:
-        load(str(tmp_path), device="cpu").plain.alone([(0, 1, 0)])
+        load_hf(str(tmp_path), LoadOptions(device="cpu")).plain.alone([(0, 1, 0)])
         logger.warning("another warning")
     finally:
         logger.removeHandler(handler)
