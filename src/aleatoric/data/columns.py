@@ -378,8 +378,7 @@ def _header_line(lines: _NumberedLines) -> tuple[str, str]:
 def _line_with_text(lines: _NumberedLines) -> str:
     line = next((line for line in lines if line.strip()), None)
     if line is None:
-        problem = "the file is empty"
-        raise DataError.at(lines.path, None, problem, "it needs a header line and rows")
+        raise DataError.at(lines.path, None, "the file is empty", "it needs a header line and rows")
     return line
 
 

@@ -192,17 +192,18 @@ def _difference(
     sizes: Floats | None,
 ) -> Estimate:
     """Value of the first minus value of the second, with groups resampled for both together."""
-    width = first.shape[1]
-
-    def gap(sums: Floats) -> Floats:
-        return value(sums[..., :width]) - value(sums[..., width:])
-
+    gap = _gap_between(value, first.shape[1])
     joined = np.concatenate([first, second], axis=1)
     whole = float(gap(joined.sum(axis=0)[None])[0])
     if np.isnan(whole):
         return Estimate(None, None, 0, 0, counted.n_items + counted.n_undefined, reason=NO_VALUE)
     resampled = resample(joined, gap, seed, method=method, sizes=sizes)
     return replace(counted, value=whole, interval=resampled.interval, reason=resampled.reason)
+
+
+def _gap_between(value: Value, width: int) -> Value:
+    """The value of the first `width` columns minus that of the others."""
+    return lambda sums: value(sums[..., :width]) - value(sums[..., width:])
 
 
 def _all_swaps(n_groups: int) -> Floats:

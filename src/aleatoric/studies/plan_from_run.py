@@ -23,6 +23,7 @@ from aleatoric.inference.planning import (
     Pilot,
     PilotSpread,
     Sizes,
+    Variances,
     between_and_within,
     group_columns,
 )
@@ -210,15 +211,17 @@ def source_of(
     """The variances of a pilot; with a `correlation`, of its difference to an assumed system."""
 
     def known(people: Sequence[int], samples: Sequence[Size]) -> Mapping[Sizes, Known]:
-        at_sizes = {}
-        for (n, m), spread in pilot.spreads(people, samples).items():
-            parts = spread.parts(spread.table.sum(axis=0))
-            if correlation is not None:
-                parts = parts.paired(correlation)
-            at_sizes[n, m] = Known(parts, spread, *pilot.extrapolates(n, m))
-        return at_sizes
+        return {
+            (n, m): Known(_parts(spread, correlation), spread, *pilot.extrapolates(n, m))
+            for (n, m), spread in pilot.spreads(people, samples).items()
+        }
 
     return PlanSource(name, pilot.design, known, notes, split, people, samples)
+
+
+def _parts(spread: PilotSpread, correlation: float | None) -> Variances:
+    parts = spread.parts(spread.table.sum(axis=0))
+    return parts if correlation is None else parts.paired(correlation)
 
 
 def pilot_source(
