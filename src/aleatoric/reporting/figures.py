@@ -35,9 +35,9 @@ GRAY = "#888888"
 SIDES = ("#33363f", "#8fabd3", "#1f5fb4")
 """The colors of H, M and C."""
 NAME_WIDTH = 28
-"""Characters on a line of the name of a row, or in a legend."""
-TITLE_WIDTH = 34
-"""Characters on a line of the title of a panel."""
+"""Characters on a line of the name of a row."""
+TITLE_WIDTH = 32
+"""Characters on a line of the title or of the legend of a panel."""
 
 
 def safe(text: str) -> str:
@@ -63,7 +63,7 @@ def _name_lines(name: str, width: int) -> Iterator[str]:
 
 
 def _n_lines(names: Iterable[str]) -> int:
-    return sum(label.count("\n") + 1 for label in _folded_names(map(safe, names)))
+    return sum(label.count("\n") + 1 for label in _folded_names(map(safe, names), TITLE_WIDTH))
 
 
 def _lines(axes: Axes, data: figure_data.Lines) -> None:
@@ -115,7 +115,7 @@ def _legend_by_slot(axes: Axes, data: figure_data.Lines) -> None:
 
 def _legend_below(axes: Axes, named: Sequence[tuple[Any, str]]) -> None:
     """Add a legend below the axes and their label, where it hides nothing."""
-    labels = _folded_names(label for _, label in named)
+    labels = _folded_names((label for _, label in named), TITLE_WIDTH)
     place: dict[str, Any] = {"loc": "upper center", "bbox_to_anchor": (0.5, 0), "borderaxespad": 4}
     columns = 2 if all(len(label) <= 14 for label in labels) else 1
     axes.legend([handle for handle, _ in named], labels, ncols=columns, **place)

@@ -22,7 +22,7 @@ from aleatoric.reporting.comparisons import TasksSection, sections_of
 from aleatoric.reporting.figures import draw_all, file_name, make_folder, writing_into
 from aleatoric.reporting.page_data import to_data, to_json
 from aleatoric.reporting.parts import ReportPart, parts_of
-from aleatoric.reporting.tables import printable, to_latex, to_markdown, with_interval
+from aleatoric.reporting.tables import printable, text_columns, to_latex, to_markdown, with_interval
 from aleatoric.reporting.views import View, view_of_run
 from aleatoric.result_types import Table
 from aleatoric.runs.job import Job
@@ -258,6 +258,7 @@ def render(sections: Sequence[Section], tasks: Sequence[TasksPart] = ()) -> str:
         figures_json=Markup(to_json(_figures_data([*tasks, *sections]))),
         contexts_json=contexts,
         version=aleatoric.__version__,
+        text_columns=text_columns,
     )
     return page
 

@@ -513,6 +513,12 @@ def _is_numeric(table: Table, i: int) -> bool:
     return i > 0 and fit and bool(cells)
 
 
+def text_columns(table: Table) -> list[bool]:
+    """Whether each column of a table holds names rather than numbers."""
+    plain = _plain(table)
+    return [not _is_numeric(plain, i) for i in range(len(table.columns))]
+
+
 def _least(table: Table, columns: Sequence[int]) -> int:
     """Return the width that columns need if names are wrapped."""
     return sum(_widths(table, i)[0] for i in columns) + GAP * (len(columns) - 1)
