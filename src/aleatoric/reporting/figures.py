@@ -56,9 +56,9 @@ def _name_lines(name: str, width: int) -> Iterator[str]:
     # Model and decoder have lines of their own, if that is enough.
     parts = name.split(" ", 1)
     is_split = len(name) > width >= max(map(len, parts))
-    first, *others = parts if is_split else folded(name, width)
+    first = parts[0] if is_split else next(folded(name, width))
     yield first
-    if rest := " ".join(others):
+    if rest := name[len(first) :].strip():
         yield rest if len(rest) <= width else f"…{rest[1 - width :]}"
 
 

@@ -258,7 +258,6 @@ def render(sections: Sequence[Section], tasks: Sequence[TasksPart] = ()) -> str:
         figures_json=Markup(to_json(_figures_data([*tasks, *sections]))),
         contexts_json=contexts,
         version=aleatoric.__version__,
-        text_columns=text_columns,
     )
     return page
 
@@ -268,7 +267,9 @@ def environment(package: str, **settings: Any) -> Any:
     with needs("jinja2", "report"):
         from jinja2 import Environment, PackageLoader
     loader = PackageLoader(package)
-    return Environment(loader=loader, autoescape=True, finalize=_visible, **settings)
+    found = Environment(loader=loader, autoescape=True, finalize=_visible, **settings)
+    found.globals["text_columns"] = text_columns
+    return found
 
 
 def _visible(value: Any) -> Any:
