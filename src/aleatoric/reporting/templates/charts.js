@@ -249,7 +249,8 @@ function drawPanels(panels, width) {
 function withRowNames(panels, width, columns) {
   const isSame = (panel, i) => i % columns > 0 && panel.kind === "Dots" && String(panel.rows) === String(panels[i - 1].rows);
   if (!panels.some(isSame)) return panels;
-  const more = Math.max(...panels.map((panel) => labelRoom(panel.rows ?? [], width * 0.5, 0).left - BASE.right));
+  const longest = Math.max(...panels.flatMap((panel) => shortNames(panel.rows ?? [])).map((name) => name.length));
+  const more = Math.min(longest * CHAR + 4, width * 0.25);
   return panels.map((panel, i) => ({ ...panel, room: isSame(panel, i) ? { left: BASE.right, above: 0, hidden: true } : i % columns ? undefined : { left: BASE.right + more, above: 0, more } }));
 }
 
