@@ -471,12 +471,8 @@ def _sheet(page: Panels) -> Figure:
     size = (TEXT_WIDTH if is_wide else COLUMN_WIDTH, sum(heights))
     figure = Figure(figsize=size, layout="constrained")
     grid = figure.subplots(len(heights), page.columns, squeeze=False, height_ratios=heights)
-    for axes, picture in zip(grid.flat, page.pictures, strict=False):
-        _KINDS[type(picture)][0](axes, picture)
-    for axes in list(grid.flat)[len(page.pictures) :]:
-        axes.set_axis_off()
     for row, places in zip(pages(page.pictures, page.columns), grid, strict=True):
-        _name_rows_once(row, places)
+        _draw_row(row, places)
     if isinstance(page.pictures[0], figure_data.Dots | figure_data.Points):
         _add_legend(figure)
     if page.title:
@@ -488,8 +484,12 @@ def _sheet(page: Panels) -> Figure:
     return figure
 
 
-def _name_rows_once(row: Sequence[figure_data.Picture], places: Sequence[Axes]) -> None:
-    """Hide the names of rows that the panel on the left has too."""
+def _draw_row(row: Sequence[figure_data.Picture], places: Sequence[Axes]) -> None:
+    """Draw panels side by side, without the names of rows that the panel on the left has too."""
+    for picture, axes in zip(row, places, strict=False):
+        _KINDS[type(picture)][0](axes, picture)
+    for axes in places[len(row) :]:
+        axes.set_axis_off()
     for left, right, axes in zip(row, row[1:], places[1:], strict=False):
         if isinstance(right, figure_data.Dots) and right.rows == getattr(left, "rows", ()):
             axes.tick_params(labelleft=False)

@@ -105,10 +105,11 @@ class Plot {
   }
 
   title(content) {
-    const fits = Math.max(12, Math.floor((this.width - 16) / (CHAR * 1.12)));
     if (!content) return;
-    this.text(this.left, 14, clippedWithin(...shortNames([content]), fits), { anchor: "start", kind: "title", full: content });
-    this.taken.push([this.left, 0, this.left + content.length * CHAR * 1.12, 20]);
+    const [name] = shortNames([content]), wide = CHAR * 1.18;
+    const left = this.left + name.length * wide < this.width ? this.left : 8;
+    this.text(left, 14, clippedWithin(name, Math.max(12, Math.floor((this.width - left) / wide))), { anchor: "start", kind: "title", full: content });
+    this.taken.push([left, 0, left + name.length * wide, 20]);
   }
 
   xAxis(x, label) {
