@@ -6,18 +6,20 @@ import csv
 import re
 import sys
 from collections.abc import Callable
-from contextlib import suppress
+from contextlib import ExitStack, suppress
 from pathlib import Path
 from typing import Any
 from urllib.parse import quote
 
 import pytest
 from explored_runs import FOLDED, ITEMS, LONG, SCRIPT
+from task_runs import task_run
 
 from aleatoric.cli import main
 from aleatoric.levels.base import run_job
 from aleatoric.levels.word import WordJob
 from aleatoric.reporting.page import make_report
+from aleatoric.runs.run import Store
 
 Visit = Callable[..., Any]
 
@@ -237,3 +239,26 @@ def test_dark_charts_use_dark_colors(report: str, visit: Visit) -> None:
     assert colors[0] != colors[1]
     words = visit(report).text_content("main").lower()
     assert not re.search(r"\b(blue|orange|gray|grey|black|dark bars|darker)\b", words)
+
+
+def test_rows_of_panels_are_named_once_and_other_figures_open_by_address(
+    visit: Visit, tmp_path: Path
+) -> None:
+    systems = {f"a-model-with-a-long-name decoder{i}": 12 for i in range(8)}
+    probes = ("lexical-2", "lexical-3")
+    paths = [task_run(tmp_path, name, 6, systems, probes=probes) for name in "ab"]
+    html = tmp_path / "tasks.html"
+    with ExitStack() as opened:
+        stores = [opened.enter_context(Store.open(path)) for path in paths]
+        assert list(make_report(stores, html, None)) == [html]
+    page = visit(f"{html.as_uri()}#figure=fig9_w1_M-tasks")
+    page.wait_for_selector("#figure-fig9_w1_M-tasks svg.chart")
+    page.locator("#figure-energy-tasks").scroll_into_view_if_needed()
+    page.wait_for_selector("#figure-energy-tasks svg.chart")
+    names = page.locator("#figure-energy-tasks text", has_text="decoder3")
+    assert names.count() == 2  # one per task, not per probe
+    for place in names.all():
+        right = page.evaluate("n => n.getBBox().x + n.getBBox().width", place.element_handle())
+        zero = page.locator("#figure-energy-tasks .zero").first
+        assert right < float(zero.get_attribute("x1"))
+    assert not page.locator("#figure-fig9_w1_M-2 svg.chart").is_visible()

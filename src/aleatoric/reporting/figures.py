@@ -9,7 +9,7 @@ import math
 import re
 import textwrap
 import warnings
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from importlib import resources
 from itertools import count, cycle
@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING, Any
 
 from aleatoric.errors import UsageError, needs, quoted
 from aleatoric.models.base import pages
-from aleatoric.reporting.tables import printable
+from aleatoric.reporting.tables import folded, printable, short_names
 from aleatoric.studies import figure_data
 from aleatoric.studies.figure_data import Panels
 
@@ -34,6 +34,10 @@ HATCHES = ("///", "...", "\\\\\\", "xxx", "++", "oo")
 GRAY = "#888888"
 SIDES = ("#33363f", "#8fabd3", "#1f5fb4")
 """The colors of H, M and C."""
+NAME_WIDTH = 28
+"""Characters on a line of the name of a row."""
+TITLE_WIDTH = 32
+"""Characters on a line of the title or of the legend of a panel."""
 
 
 def safe(text: str) -> str:
@@ -41,6 +45,25 @@ def safe(text: str) -> str:
     # matplotlib omits labels that begin with _ from legends.
     shown = printable(text).replace("\n", " ").replace("$", r"\$")
     return f" {shown}" if shown.startswith("_") else shown
+
+
+def _folded_names(names: Iterable[str], width: int = NAME_WIDTH) -> list[str]:
+    """Return safe names of systems in at most two lines: of longer ones, both ends."""
+    return ["\n".join(_name_lines(name, width)) for name in short_names(list(names))]
+
+
+def _name_lines(name: str, width: int) -> Iterator[str]:
+    # Model and decoder have lines of their own, if that is enough.
+    parts = name.split(" ", 1)
+    is_split = len(name) > width >= max(map(len, parts))
+    first = parts[0] if is_split else next(folded(name, width))
+    yield first
+    if rest := name[len(first) :].strip():
+        yield rest if len(rest) <= width else f"…{rest[1 - width :]}"
+
+
+def _n_lines(names: Iterable[str]) -> int:
+    return sum(label.count("\n") + 1 for label in _folded_names(map(safe, names), TITLE_WIDTH))
 
 
 def _lines(axes: Axes, data: figure_data.Lines) -> None:
@@ -87,13 +110,15 @@ def _legend_by_slot(axes: Axes, data: figure_data.Lines) -> None:
     handles, labels = axes.get_legend_handles_labels()
     pairs = zip(handles, labels, strict=True)
     ordered = sorted(pairs, key=lambda pair: by_label.get(pair[1], math.inf))
-    # Below the axes, where it hides no curves.
-    shown = [label if len(label) <= 60 else f"{label[:59]}…" for _, label in ordered]
-    columns = 2 if max(map(len, shown), default=0) <= 26 else 1
-    # Small multiples are lower: the same distance is a greater share of them.
-    below = -0.36 if any(line.faded for line in data.lines) else -0.2
-    place: dict[str, Any] = {"loc": "upper center", "bbox_to_anchor": (0.5, below)}
-    axes.legend([handle for handle, _ in ordered], shown, ncols=columns, **place)
+    _legend_below(axes, ordered)
+
+
+def _legend_below(axes: Axes, named: Sequence[tuple[Any, str]]) -> None:
+    """Add a legend below the axes and their label, where it hides nothing."""
+    labels = _folded_names((label for _, label in named), TITLE_WIDTH)
+    place: dict[str, Any] = {"loc": "upper center", "bbox_to_anchor": (0.5, 0), "borderaxespad": 4}
+    columns = 2 if all(len(label) <= 14 for label in labels) else 1
+    axes.legend([handle for handle, _ in named], labels, ncols=columns, **place)
 
 
 def _style(slot: int) -> tuple[str, Any, str]:
@@ -135,8 +160,7 @@ def _histograms(axes: Axes, data: figure_data.Histograms) -> None:
         axes.axvline(0, color=GRAY, linewidth=0.8)
     if data.y_end:
         axes.set_ylim(0, data.y_end)
-    # Below the axes and their label, where it hides no bars.
-    axes.legend(loc="upper center", bbox_to_anchor=(0.5, -0.24))
+    _legend_below(axes, list(zip(*axes.get_legend_handles_labels(), strict=True)))
 
 
 def _scatter(axes: Axes, data: figure_data.Scatter) -> None:
@@ -219,10 +243,8 @@ def _reliability(axes: Axes, data: figure_data.Reliability) -> None:
 
 def _dots(axes: Axes, data: figure_data.Dots) -> None:
     step = 0.8 / max(1, len(data.values))
-    # A system keeps its color where the reference is not shown.
-    first = 1 if data.reference and data.reference not in data.values else 0
     for i, (name, values) in enumerate(data.values.items()):
-        color, _, marker = _style(i + first)
+        color, _, marker = _style(data.slots[i])
         places = [row - 0.4 + step * (i + 0.5) for row in range(len(data.rows))]
         axes.hlines(places, data.low[name], data.high[name], color=color, linewidth=0.8)
         face = "white" if name == data.reference else color
@@ -231,13 +253,11 @@ def _dots(axes: Axes, data: figure_data.Dots) -> None:
     for row in range(1, len(data.rows)):
         axes.axhline(row - 0.5, color="#dddddd", linewidth=0.6)
     axes.axvline(0, color=GRAY, linewidth=0.8)
-    axes.set_yticks(range(len(data.rows)), [safe(row) for row in data.rows])
+    axes.set_yticks(range(len(data.rows)), _folded_names(map(safe, data.rows)))
     axes.set_ylim(len(data.rows) - 0.5, -0.5)
     if data.x_ends:
         axes.set_xlim(*data.x_ends)
     _labels(axes, data.title, data.x_label, "")
-    if len(data.values) > 1:
-        axes.legend(loc="center left", bbox_to_anchor=(1.0, 0.5))
 
 
 def _blank(axes: Axes, data: figure_data.Blank) -> None:
@@ -247,29 +267,27 @@ def _blank(axes: Axes, data: figure_data.Blank) -> None:
 
 
 def _agreement_bars(axes: Axes, data: figure_data.AgreementBars) -> None:
-    """Draw one group of bars per system, its interval on each bar and its value beside it."""
-    thick = 0.8 / max(1, len(data.values))
+    """Draw a note and bars per system, an interval on each bar and its value beside it."""
+    thick = 0.68 / max(1, len(data.values))
     for i, (name, values) in enumerate(data.values.items()):
-        places = [row - 0.4 + thick * (i + 0.5) for row in range(len(values))]
+        places = [row - 0.28 + thick * (i + 0.5) for row in range(len(values))]
         style: dict[str, Any] = {"color": SIDES[i % len(SIDES)], "label": safe(name)}
         axes.barh(places, values, 0.85 * thick, **style)
         axes.hlines(places, data.low[name], data.high[name], color="black", linewidth=0.9)
         for place, value, high in zip(places, values, data.high[name], strict=True):
             if math.isfinite(value):
                 axes.text(high, place, f" {value:.3f}", va="center", fontsize=6)
-    names = [
-        f"{row}\n{note}" if note else row for row, note in zip(data.rows, data.notes, strict=True)
-    ]
-    axes.set_yticks(range(len(names)), ["\n".join(map(safe, name.split("\n"))) for name in names])
-    axes.invert_yaxis()
-    axes.margins(x=0.12)
+    for row, note in enumerate(data.notes):
+        axes.text(0, row - 0.3, f" {safe(note)}", va="bottom", fontsize=6)
+    axes.set_yticks(range(len(data.rows)), _folded_names(map(safe, data.rows)))
+    axes.set_ylim(len(data.rows) - 0.5, -0.55)
+    axes.margins(x=0.2)
     axes.set_xlim(left=0)
     _labels(axes, data.title, data.x_label, "")
-    axes.legend(loc="upper center", bbox_to_anchor=(0.4, -0.12), ncols=3)
 
 
 def _labels(axes: Axes, title: str, x: str, y: str) -> None:
-    axes.set_title("\n".join(safe(line) for line in title.split("\n")))
+    axes.set_title("\n".join(_folded_names(map(safe, title.split("\n")), TITLE_WIDTH)))
     axes.set_xlabel(safe(x))
     axes.set_ylabel(safe(y))
 
@@ -289,35 +307,40 @@ def _heat_map(axes: Axes, data: figure_data.HeatMap) -> None:
 
 
 def _points(axes: Axes, data: figure_data.Points) -> None:
-    for slot, point in enumerate(data.points):
-        color, _, marker = _style(slot)
+    for point in data.points:
+        color, _, marker = _style(point.slot)
         axes.plot(point.x_ends, [point.y, point.y], "-", color=color, linewidth=0.8)
         axes.plot([point.x, point.x], point.y_ends, "-", color=color, linewidth=0.8)
         face = "white" if point.label == data.reference else color
         style: dict[str, Any] = {"color": color, "markerfacecolor": face, "linestyle": ""}
         axes.plot([point.x], [point.y], marker=marker, label=safe(point.label), **style)
     _labels(axes, data.title, data.x_label, data.y_label)
-    axes.legend(loc="upper center", bbox_to_anchor=(0.5, -0.2))
 
 
 def _lines_height(data: figure_data.Lines) -> float:
-    named = [line for line in data.lines if not line.faded]
+    named = [line.label for line in data.lines if not line.faded]
     # Small multiples are lower.
-    return (2.1 if len(named) == len(data.lines) else 1.6) + 0.07 * (len(named) + len(data.marks))
+    height = 2.1 if len(named) == len(data.lines) else 1.6
+    return height + 0.13 * _n_lines([*named, *(mark.label for mark in data.marks)])
+
+
+def _dots_height(data: figure_data.Dots) -> float:
+    lines = max(1 + name.count("\n") for name in ("", *_folded_names(map(safe, data.rows))))
+    return 0.7 + len(data.rows) * max(0.06 * (2 + len(data.values)), 0.13 * lines)
 
 
 _KINDS: dict[type, tuple[Callable[..., None], Callable[[Any], float]]] = {
     figure_data.Lines: (_lines, _lines_height),
-    figure_data.Histograms: (_histograms, lambda data: 2.0 + 0.14 * len(data.heights)),
+    figure_data.Histograms: (_histograms, lambda data: 2.0 + 0.14 * _n_lines(data.heights)),
     figure_data.Scatter: (_scatter, lambda data: 2.4),
     figure_data.Boxes: (_boxes, lambda data: 2.4),
     figure_data.Coefficients: (_coefficients, lambda data: 0.8 + 0.17 * len(data.names)),
     figure_data.WordBars: (_word_bars, lambda data: 1.0 + 0.13 * len(data.words)),
     figure_data.Reliability: (_reliability, lambda data: 2.4),
-    figure_data.Dots: (_dots, lambda data: 0.9 + 0.06 * len(data.rows) * (2 + len(data.values))),
-    figure_data.AgreementBars: (_agreement_bars, lambda data: 0.8 + 0.55 * len(data.rows)),
+    figure_data.Dots: (_dots, _dots_height),
+    figure_data.AgreementBars: (_agreement_bars, lambda data: 0.6 + 0.6 * len(data.rows)),
     figure_data.HeatMap: (_heat_map, lambda data: 1.0 + 0.09 * len(data.rows)),
-    figure_data.Points: (_points, lambda data: 2.0 + 0.14 * len(data.points)),
+    figure_data.Points: (_points, lambda data: 2.0),
     figure_data.Blank: (_blank, lambda data: 1.0),
 }
 """How each kind of figure is drawn, and its height in inches, with all rows and its legend."""
@@ -448,14 +471,38 @@ def _sheet(page: Panels) -> Figure:
     size = (TEXT_WIDTH if is_wide else COLUMN_WIDTH, sum(heights))
     figure = Figure(figsize=size, layout="constrained")
     grid = figure.subplots(len(heights), page.columns, squeeze=False, height_ratios=heights)
-    for axes, picture in zip(grid.flat, page.pictures, strict=False):
-        _KINDS[type(picture)][0](axes, picture)
-    for axes in list(grid.flat)[len(page.pictures) :]:
-        axes.set_axis_off()
+    for row, places in zip(pages(page.pictures, page.columns), grid, strict=True):
+        _draw_row(row, places)
+    if isinstance(page.pictures[0], figure_data.Dots | figure_data.Points):
+        _add_legend(figure)
     if page.title:
-        figure.suptitle(safe(page.title), fontsize=8)
+        figure.suptitle(*_folded_names([safe(page.title)], int(14 * size[0])), fontsize=8)
     # The layout is fixed now: each format would compute it again.
     with _missing_glyphs_drawn_as_boxes():
         figure.draw_without_rendering()
     figure.set_layout_engine("none")
     return figure
+
+
+def _draw_row(row: Sequence[figure_data.Picture], places: Sequence[Axes]) -> None:
+    """Draw panels side by side, without the names of rows that the panel on the left has too."""
+    for picture, axes in zip(row, places, strict=False):
+        _KINDS[type(picture)][0](axes, picture)
+    for axes in places[len(row) :]:
+        axes.set_axis_off()
+    for left, right, axes in zip(row, row[1:], places[1:], strict=False):
+        if isinstance(right, figure_data.Dots) and right.rows == getattr(left, "rows", ()):
+            axes.tick_params(labelleft=False)
+
+
+def _add_legend(figure: Figure) -> None:
+    """Add one legend of all panels, below them; the figure grows by its height."""
+    drawn = (axes.get_legend_handles_labels() for axes in figure.axes)
+    named = {name: one for own in drawn for one, name in zip(*own, strict=True)}
+    if len(named) < 2:
+        return
+    names = [" ".join(label.split("\n")) for label in _folded_names(list(named))]
+    width, height = figure.get_size_inches()
+    columns = max(1, int(18 * width) // (max(map(len, names)) + 6))
+    figure.set_size_inches(width, height + 0.1 + 0.14 * math.ceil(len(names) / columns))
+    figure.legend(named.values(), names, loc="outside lower center", ncols=columns)

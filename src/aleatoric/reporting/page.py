@@ -22,7 +22,7 @@ from aleatoric.reporting.figures import draw_all, file_name, make_folder, writin
 from aleatoric.reporting.finetune import curve_pictures
 from aleatoric.reporting.page_data import to_data, to_json
 from aleatoric.reporting.parts import ReportPart, parts_of
-from aleatoric.reporting.tables import printable, to_latex, to_markdown, with_interval
+from aleatoric.reporting.tables import printable, text_columns, to_latex, to_markdown, with_interval
 from aleatoric.reporting.views import View, view_of_run
 from aleatoric.result_types import Table
 from aleatoric.runs.job import Job
@@ -301,7 +301,9 @@ def environment(package: str, **settings: Any) -> Any:
     with needs("jinja2", "report"):
         from jinja2 import Environment, PackageLoader
     loader = PackageLoader(package)
-    return Environment(loader=loader, autoescape=True, finalize=_visible, **settings)
+    found = Environment(loader=loader, autoescape=True, finalize=_visible, **settings)
+    found.globals["text_columns"] = text_columns
+    return found
 
 
 def _visible(value: Any) -> Any:

@@ -186,11 +186,13 @@ def interval_dots(
     series: Mapping[str, Sequence[Estimate | None]],
     reference: str = "",
     times: float = 1.0,
+    slots: Sequence[int] | None = None,
 ) -> Dots:
     """Return estimates with intervals, multiplied by `times`: one per row in every series."""
     ends = {name: [interval_ends(e, times) for e in row] for name, row in series.items()}
     low, value, high = ({n: tuple(e[i] for e in row) for n, row in ends.items()} for i in range(3))
-    return Dots(title, label, rows, value, low, high, reference)
+    places = tuple(range(len(series)) if slots is None else slots)
+    return Dots(title, label, rows, value, low, high, reference, slots=places)
 
 
 def agreement_bars(

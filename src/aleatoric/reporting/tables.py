@@ -15,7 +15,7 @@ import textwrap
 import tomllib
 import unicodedata
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from itertools import takewhile
 from typing import Any, Literal
 
@@ -399,7 +399,9 @@ LONGEST_NUMBER = 30
 MORE = "More with --wide or --format csv:"
 """How a note on what a table leaves out starts."""
 _NUMERIC = re.compile(r"[^\w]*\d.*")
+_CLAUSES = re.compile(r"[^,]*,|[^,]+")
 _PIECES = re.compile(r"\d+(?:\.\d+)*|[^\W\d]+|\W|_")
+_HASH = re.compile(r"@[0-9a-f]{12}\b")
 _STAND_FOR_NUMBERS = ("", UNDEFINED, "exact")
 
 
@@ -425,7 +427,7 @@ def to_rich(table: Table, width: int, wide: bool = False) -> Group:
     A note that starts with `COLUMN:` is shown with its column. With `wide`, all columns are shown:
     below each other if they do not fit side by side.
     """
-    table = _plain(table)
+    table = _without_shared_word(_plain(table), width)
     if wide:
         blocks, notes = list(_blocks(table, width)), table.notes
     else:
@@ -443,6 +445,22 @@ def _plain(table: Table) -> Table:
     columns, wide = (tuple(map(_one_line, names)) for names in (table.columns, table.wide))
     rows = tuple(tuple(map(_one_line, row)) for row in table.rows)
     return Table(printable(table.title), columns, rows, tuple(map(printable, table.notes)), wide)
+
+
+def _without_shared_word(table: Table, width: int) -> Table:
+    """Leave out the model's name if all systems share it and rows do not fit with it."""
+    shown = _fitting(table, width)
+    full = sum(_widths(table, i)[1] for i in shown) + GAP * (len(shown) - 1)
+    if "system" not in table.columns or full <= width:
+        return table
+    at = table.columns.index("system")
+    words = [row[at].partition(" ") for row in table.rows]
+    if len({first for first, *_ in words}) != 1 or not all(rest for *_, rest in words):
+        return table
+    rows = zip(table.rows, words, strict=True)
+    cut = tuple((*row[:at], rest, *row[at + 1 :]) for row, (*_, rest) in rows)
+    note = f"system: without the first word of all names, {words[0][0]}."
+    return replace(table, rows=cut, notes=(*table.notes, note))
 
 
 def _one_line(cell: object) -> str:
@@ -495,6 +513,12 @@ def _is_numeric(table: Table, i: int) -> bool:
     return i > 0 and fit and bool(cells)
 
 
+def text_columns(table: Table) -> list[bool]:
+    """Whether each column of a table holds names rather than numbers."""
+    plain = _plain(table)
+    return [not _is_numeric(plain, i) for i in range(len(table.columns))]
+
+
 def _least(table: Table, columns: Sequence[int]) -> int:
     """Return the width that columns need if names are wrapped."""
     return sum(_widths(table, i)[0] for i in columns) + GAP * (len(columns) - 1)
@@ -503,8 +527,9 @@ def _least(table: Table, columns: Sequence[int]) -> int:
 def _widths(table: Table, i: int) -> tuple[int, int]:
     heading, cells = table.columns[i], [row[i] for row in table.rows]
     word = max(map(cell_len, heading.split()), default=0)
-    full = max([word, min(cell_len(heading), HEADING_WIDTH), *map(cell_len, cells)])
-    return (full if _is_numeric(table, i) else min(full, max(word, NAME_WIDTH))), full
+    longest = max([word, *map(cell_len, cells)])
+    full = max(longest, min(cell_len(heading), HEADING_WIDTH))
+    return (longest if _is_numeric(table, i) else min(full, max(word, NAME_WIDTH))), full
 
 
 def _grid(table: Table, columns: Sequence[int], width: int) -> RichTable:
@@ -524,26 +549,44 @@ def _grid(table: Table, columns: Sequence[int], width: int) -> RichTable:
 
 
 def _shares(table: Table, columns: Sequence[int], width: int) -> dict[int, int]:
-    """Return the widths of columns: the widest names are wrapped until all columns fit."""
+    """Return the widths of columns: headings of numbers are wrapped, then the widest names."""
     least, full = ({i: _widths(table, i)[end] for i in columns} for end in (0, 1))
     room = max(width, _least(table, columns)) - GAP * (len(columns) - 1)
+    if sum(full.values()) > room:
+        full |= {i: least[i] for i in columns if _is_numeric(table, i)}
     while sum(full.values()) > room:
         full[max((i for i in columns if full[i] > least[i]), key=lambda i: full[i])] -= 1
     return full
 
 
 def folded(text: str, width: int) -> Iterator[str]:
-    """Yield the lines of a text: broken at spaces, else beside punctuation, not within numbers.
+    """Yield the lines of a text: broken at spaces, else after commas, else beside other signs.
 
-    >>> list(folded("hf:org/model temperature=0.75", 14))
-    ['hf:org/model', 'temperature=', '0.75']
+    >>> list(folded("hf:org/model temperature=0.75,top_p=0.9", 17))
+    ['hf:org/model', 'temperature=0.75,', 'top_p=0.9']
     """
     for line in textwrap.wrap(text, width, break_long_words=False, break_on_hyphens=False) or [""]:
-        start = ""
-        for piece in _PIECES.findall(line) if cell_len(line) > width else [line]:
-            if start and cell_len(start + piece) > width:
-                yield start
-                start = ""
-            *full, start = chop_cells(start + piece, width) or [""]
-            yield from full
-        yield start
+        for clause in _packed(_CLAUSES.findall(line), width):
+            for part in _packed(_PIECES.findall(clause), width):
+                yield from chop_cells(part, width) or [""]
+
+
+def _packed(pieces: Iterable[str], width: int) -> Iterator[str]:
+    """Yield pieces, joined where they fit one line."""
+    line = ""
+    for piece in pieces:
+        if line and cell_len(line + piece) > width:
+            yield line
+            line = ""
+        line += piece
+    yield line
+
+
+def short_names(names: Sequence[str]) -> list[str]:
+    """Return names of systems without the hashes of their files, where they stay distinct.
+
+    >>> short_names(["recorded:a.jsonl@fc75545920c0 as recorded", "smollm2"])
+    ['recorded:a.jsonl as recorded', 'smollm2']
+    """
+    short = [_HASH.sub("", name) for name in names]
+    return short if len(set(short)) == len(set(names)) else list(names)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
+from itertools import chain
 from typing import Any
 
 import numpy as np
@@ -118,7 +119,8 @@ def _grid(
 ) -> Panels:
     """Return one row of panels per part, one column per probe; the panels of a probe share axes.
 
-    With more than three probes, a part has several rows; with one, rows have several parts.
+    With more than three probes, each has a row if there are few parts, else a part has several
+    rows; with one probe, rows have several parts.
     """
     if len(parts) == 1:
         (part,) = parts.values()
@@ -131,8 +133,11 @@ def _grid(
         ]
         columns.append(figure_data.shared(pictures))
     rows = zip(parts, zip(*columns, strict=True), strict=True)
-    titled = (replace(one, title=f"{name}: {one.title}") for name, row in rows for one in row)
-    return Panels("", tuple(titled), _panels_per_row(len(parts), len(probes)))
+    titled = [[replace(one, title=f"{name}: {one.title}") for one in row] for name, row in rows]
+    if len(probes) > 3 and len(parts) <= 3:
+        return Panels("", tuple(chain.from_iterable(zip(*titled, strict=True))), len(parts))
+    per_row = _panels_per_row(len(parts), len(probes))
+    return Panels("", tuple(chain.from_iterable(titled)), per_row)
 
 
 def _panels_per_row(n_parts: int, n_probes: int) -> int:
@@ -306,7 +311,8 @@ def _upper_end(samples: Iterable[Floats]) -> float:
 def decoder_dots(parts: Tasks, metric: str, label: str) -> Dots | Panels:
     """Figs. 5 and 9 to 11: the mean of a metric per probe and system, with intervals.
 
-    There is one panel per task. With many systems, each is a row, and there is a panel per probe.
+    There is one panel per task, with its systems. With many systems, each is a row, and there is
+    a panel per probe.
     """
     estimates = {
         name: {
@@ -323,16 +329,27 @@ def decoder_dots(parts: Tasks, metric: str, label: str) -> Dots | Panels:
         names = {id(part): name for name, part in parts.items()}
 
         def picture(part: ReportPart, probe: str) -> Dots:
-            row = [estimates[names[id(part)]].get((system, probe)) for system in systems]
-            return interval_dots(probe, label, tuple(systems), {label: row})
+            own = estimates[names[id(part)]]
+            shown = _systems_of(own, systems)
+            row = [own.get((system, probe)) for system in shown]
+            return interval_dots(probe, label, tuple(shown), {label: row})
 
         return _grid(parts, main_of(_probes(parts)), picture)
     rows = tuple(dict.fromkeys(probe for own in estimates.values() for _, probe in own))
     dots = []
+    # The first slot is the control's in every figure, also where it is not shown.
+    slots = {name: i for i, name in enumerate(dict.fromkeys([CONTROL, *systems]))}
     for name, own in estimates.items():
-        series = {s: [own.get((s, probe)) for probe in rows] for s in systems}
-        dots.append(interval_dots(name, label, rows, series, CONTROL))
+        series = {s: [own.get((s, p)) for p in rows] for s in _systems_of(own, systems)}
+        used = [slots[system] for system in series]
+        dots.append(interval_dots(name, label, rows, series, CONTROL, slots=used))
     return dots[0] if len(dots) == 1 else Panels("", tuple(figure_data.shared(dots)), 2)
+
+
+def _systems_of(estimates: Iterable[tuple[str, str]], systems: Sequence[str]) -> list[str]:
+    """Return the systems that a task has, in the order of all systems."""
+    own = {system for system, _ in estimates}
+    return [system for system in systems if system in own]
 
 
 def decoder_points(results: Sequence[Result], probes: Sequence[str]) -> Panels:
@@ -342,10 +359,11 @@ def decoder_points(results: Sequence[Result], probes: Sequence[str]) -> Panels:
     pictures = []
     for probe in probes:
         places = []
-        for name in names:
+        for slot, name in enumerate(names):
             x, y = (interval_ends(estimates.get((name, f"w1_{side}/{probe}"))) for side in "MC")
             if np.isfinite([*x, *y]).all():
-                places.append(figure_data.MetricPoint(name, x[1], y[1], (x[0], x[2]), (y[0], y[2])))
+                ends = (x[0], x[2]), (y[0], y[2])
+                places.append(figure_data.MetricPoint(name, x[1], y[1], *ends, slot))
         axes = ("mean W1(M, H)", "mean W1(C, H)")
         pictures.append(figure_data.Points(probe, *axes, tuple(places), CONTROL))
     return Panels("", tuple(pictures), min(3, len(pictures)))

@@ -212,7 +212,7 @@ class TextView(View):
             return agreement_bars(probe, "mean distance", systems, estimates, sides, noted)
 
         pictures = tuple(map(picture, probes))
-        return Panels("", pictures, len(pictures)) if systems and pictures else None
+        return Panels("", pictures, min(3, len(pictures))) if systems and pictures else None
 
     def figures(self, part: ReportPart, track: Track[Any], for_page: bool) -> dict[str, Picture]:
         """Return the paper's figures."""

@@ -154,7 +154,7 @@ class Reliability:
 class Dots:
     """Estimates with intervals, per name and series; all are compared with series `reference`.
 
-    The axis is limited to `x_ends` if given; it contains 0.
+    The axis is limited to `x_ends` if given; it contains 0. `slots` select the colors of series.
     """
 
     title: str
@@ -165,6 +165,7 @@ class Dots:
     high: Mapping[str, Values]
     reference: str = ""
     x_ends: tuple[float, float] | None = None
+    slots: tuple[int, ...] = ()
 
 
 @dataclass(frozen=True)
@@ -189,13 +190,14 @@ class HeatMap(_Labelled):
 
 @dataclass(frozen=True)
 class MetricPoint:
-    """A named point with the ends of its two intervals."""
+    """A named point with the ends of its two intervals; `slot` selects its color and marker."""
 
     label: str
     x: float
     y: float
     x_ends: tuple[float, float]
     y_ends: tuple[float, float]
+    slot: int
 
 
 @dataclass(frozen=True)

@@ -8,6 +8,7 @@ import os
 import subprocess
 import sys
 from collections.abc import Iterator
+from itertools import pairwise
 from pathlib import Path
 
 import numpy as np
@@ -23,6 +24,7 @@ from aleatoric.reporting.page import make_report
 from aleatoric.reporting.parts import part_of
 from aleatoric.runs.results_cache import FIGURES
 from aleatoric.runs.run import Store
+from aleatoric.studies import figure_data
 from aleatoric.studies.figure_data import (
     Boxes,
     Coefficients,
@@ -289,3 +291,61 @@ def test_folder_that_cannot_be_created_raises_one_line_error(
     with pytest.raises(UsageError, match=message):
         list(make_report([store], page, tmp_path / name))
     assert not page.exists()
+
+
+LONG_NAMES = (
+    "recorded:turk.perfect.jsonl@fc75545920c0 as recorded",
+    "hf:org/very-long-model-name temperature=0.7,top_p=0.9",
+    "openai:a-model@http://localhost:8000/v1 temperature=0.75,top_p=0.9,min_p=0.1",
+)
+
+
+def _estimates(kind: type, names: tuple[str, ...] = LONG_NAMES) -> figure_data.Dots:
+    series = ("H people with people", "M model with itself", "C model with people")
+    values = {name: (0.1, 0.5, 0.9)[: len(names)] for name in series}
+    more = {"notes": ("energy 0.242 [0.195, 0.303]",) * len(names)}
+    notes = more if kind is figure_data.AgreementBars else {}
+    dots = kind("probe", "distance", names, values, values, values, slots=(0, 1, 2), **notes)
+    assert isinstance(dots, figure_data.Dots)
+    return dots
+
+
+@pytest.mark.parametrize("columns", [1, 3])
+@pytest.mark.parametrize("kind", [figure_data.Dots, figure_data.AgreementBars])
+@pytest.mark.parametrize("n_systems", [1, 3])
+def test_one_legend_and_one_column_of_names_within_the_figure(
+    kind: type, columns: int, n_systems: int
+) -> None:
+    picture = _estimates(kind, LONG_NAMES[:n_systems])
+    (figure,) = figures.draw(figure_data.Panels("", (picture,) * columns, columns))
+    (legend,) = figure.legends
+    assert not any(axes.get_legend() for axes in figure.axes)
+    boxes = [box for axes in figure.axes if (box := axes.get_tightbbox())]
+    below = legend.get_window_extent()
+    assert not any(below.overlaps(box) for box in boxes)
+    assert all(one.x1 <= two.x0 for one, two in pairwise(boxes))
+    every, whole = [*boxes, below], figure.bbox
+    assert all(box.x0 >= 0 and box.x1 <= whole.x1 and box.y0 >= 0 for box in every)
+    named = [axes.yaxis.get_tick_params()["labelleft"] for axes in figure.axes]
+    assert named == [True] + [False] * (columns - 1)
+
+
+def test_names_are_folded_into_two_lines() -> None:
+    (figure,) = figures.draw(_estimates(figure_data.Dots))
+    assert [label.get_text() for label in figure.axes[0].get_yticklabels()] == [
+        "recorded:turk.perfect.jsonl\nas recorded",
+        "hf:org/very-long-model-name\ntemperature=0.7,top_p=0.9",
+        "openai:a-model@http://\n…re=0.75,top_p=0.9,min_p=0.1",
+    ]
+
+
+def test_long_names_leave_room_for_panels() -> None:
+    lines = [figure_data.LineSeries(name, (0.0, 1.0), (0.0, 1.0)) for name in LONG_NAMES]
+    curves = figure_data.Lines(LONG_NAMES[0], "x", "density", tuple(lines))
+    samples = {name: [0.5] * 20 for name in LONG_NAMES}
+    bars = figure_data.histograms(LONG_NAMES[1], "x", samples, [0.0, 0.5, 1.0])
+    (figure,) = figures.draw(figure_data.Panels(LONG_NAMES[2], (curves, bars, curves), 3))
+    boxes = [box for axes in figure.axes if (box := axes.get_tightbbox())]
+    assert all(one.x1 <= two.x0 for one, two in pairwise(boxes))
+    assert boxes[0].x0 >= 0
+    assert boxes[-1].x1 <= figure.bbox.x1

@@ -7,7 +7,14 @@ import json
 import pytest
 from rich.cells import cell_len
 
-from aleatoric.reporting.tables import as_data, folded, tables_to_csv, tables_to_json, to_text
+from aleatoric.reporting.tables import (
+    as_data,
+    folded,
+    tables_to_csv,
+    tables_to_json,
+    text_columns,
+    to_text,
+)
 from aleatoric.result_types import Table
 
 SYSTEMS = ("gpt2", "openai:a-model@http://localhost:8000/v1 temperature=0.75")
@@ -70,6 +77,26 @@ def test_numbers_in_names_are_not_broken() -> None:
     for width in range(5, 30):
         assert any("0.75" in line for line in folded(SYSTEMS[1], width)), width
         assert "".join(folded(SYSTEMS[1], width)) == SYSTEMS[1].replace(" ", "") or width >= 16
+
+
+def test_names_are_folded_at_spaces_and_commas_first() -> None:
+    lines = ["model", "temperature=0.5,", "top_p=0.9"]
+    assert list(folded("model temperature=0.5,top_p=0.9", 16)) == lines
+
+
+@pytest.mark.parametrize(("width", "is_left_out"), [(40, True), (80, False)])
+def test_shared_model_is_left_out_where_rows_would_fold(width: int, is_left_out: bool) -> None:
+    names = ("smollm2 ancestral", "smollm2 temperature=0.5")
+    rows = tuple((name, "0.766 [0.741, 0.790]") for name in names)
+    shown = to_text(Table("t", ("system", "overlap"), rows), width)
+    assert ("without the first word of all" in shown) == is_left_out
+    (row,) = (line for line in shown.splitlines() if "temperature=0.5" in line)
+    assert row.endswith("0.790]")
+    assert row.startswith("smollm2") != is_left_out
+
+
+def test_columns_of_names_are_known() -> None:
+    assert text_columns(TABLE) == [True, False, False, False, False, False]
 
 
 def test_data_have_one_number_per_cell() -> None:

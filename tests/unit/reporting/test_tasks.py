@@ -79,6 +79,24 @@ def test_panels_of_a_probe_share_bins_and_axes(tasks: dict[str, ReportPart]) -> 
     assert len({picture.rows for picture in dots}) == 1
 
 
+def test_panels_list_the_systems_of_their_task_in_the_same_colors(
+    tasks: dict[str, ReportPart],
+) -> None:
+    found = panels_of(text_figures.across_tasks(tasks)["fig5_w1_C"])
+    dots = [picture for picture in found.pictures if isinstance(picture, Dots)]
+    listed = [dict(zip(picture.values, picture.slots, strict=True)) for picture in dots]
+    assert listed == [{"control": 0, "near": 1, "far": 2}] * 2 + [{"control": 0, "far": 2}]
+
+
+def test_rows_are_the_systems_of_their_task(
+    crowd: ReportPart, tasks: dict[str, ReportPart]
+) -> None:
+    parts = {"crowd": crowd, "narrow": tasks["narrow"]}
+    found = panels_of(text_figures.across_tasks(parts)["energy"])
+    dots = [picture for picture in found.pictures if isinstance(picture, Dots)]
+    assert [picture.rows for picture in dots] == [tuple(MANY), ("near", "far")]
+
+
 def test_probe_that_a_task_lacks_is_blank(tasks: dict[str, ReportPart]) -> None:
     found = panels_of(text_figures.across_tasks(tasks)["fig7_human_variability"])
     assert [type(picture) for picture in found.pictures] == [Histograms, Histograms, Blank]

@@ -33,8 +33,16 @@ function shortNumber(value) {
 }
 
 const clipped = (text, n) => (text.length > n ? text.slice(0, n - 1) + "…" : text);
+// A text with both ends: systems and probes are at the end.
+const clippedWithin = (text, n) => (text.length > n ? `${text.slice(0, Math.floor(n / 2))}…${text.slice(1 + Math.floor(n / 2) - n)}` : text);
 const finite = (values) => values.filter((v) => v !== null && v !== undefined && isFinite(v));
 const slotClass = (slot) => `s${slot % N_SLOTS} d${slot % 5}`;
+
+// Names of systems without the hashes of their files, where they stay distinct.
+function shortNames(names) {
+  const short = names.map((name) => name.replace(/@[0-9a-f]{12}\b/, ""));
+  return new Set(short).size === new Set(names).size ? short : names;
+}
 
 function niceTicks(low, high, about = 5) {
   const span = high - low || 1;
@@ -97,10 +105,11 @@ class Plot {
   }
 
   title(content) {
-    const fits = Math.max(12, Math.floor((this.width - 16) / (CHAR * 1.12)));
     if (!content) return;
-    this.text(this.left, 14, clipped(content, fits), { anchor: "start", kind: "title", full: content });
-    this.taken.push([this.left, 0, this.left + content.length * CHAR * 1.12, 20]);
+    const [name] = shortNames([content]), wide = CHAR * 1.18;
+    const left = this.left + name.length * wide < this.width ? this.left : 8;
+    this.text(left, 14, clippedWithin(name, Math.max(12, Math.floor((this.width - left) / wide))), { anchor: "start", kind: "title", full: content });
+    this.taken.push([left, 0, left + name.length * wide, 20]);
   }
 
   xAxis(x, label) {
@@ -115,7 +124,8 @@ class Plot {
 
   // Below the axis, in as many lines as it needs; labelRoom reserves their space.
   xLabel(label, y) {
-    const middle = Math.min(Math.max((this.left + this.right) / 2, this.width / 2 - 20), this.width / 2 + 20);
+    const half = Math.min(label.length * CHAR, this.width) / 2;
+    const middle = Math.max(half, Math.min((this.left + this.right) / 2, this.width - half));
     wrapped(label, this.width).forEach((line, i) => this.text(middle, y + 14 * i, line, { kind: "axis-label" }));
   }
 
@@ -129,20 +139,20 @@ class Plot {
     if (label) this.text(13, middle, clipped(label, Math.floor((this.bottom - this.top) / CHAR) + 8), { turn: -90, kind: "axis-label", full: label });
   }
 
-  // Names of rows: left of the drawing, or above each row where they do not fit beside it.
+  // Names of rows: left of the drawing in one or two lines, or above each row where they do not fit.
   rows(names, y, room) {
-    names.forEach((name, i) => {
-      const shown = clipped(name, Math.floor(((room.above ? this.width : room.left) - 12) / CHAR));
-      if (room.above) this.text(8, y(i) - room.above, shown, { anchor: "start", kind: "tick", full: name });
-      else this.text(this.left - 8, y(i) + 4, shown, { anchor: "end", kind: "tick", full: name });
+    if (room.hidden) return;
+    shortNames(names).forEach((name, i) => {
+      const shown = clippedWithin(name, Math.floor((this.width - 12) / CHAR)), lines = wrapped(name, room.left).slice(0, 2);
+      if (room.above) this.text(8, y(i) - room.above, shown, { anchor: "start", kind: "tick", full: names[i] });
+      else lines.forEach((line, k) => this.text(this.left - 8, y(i) + 4 + 13 * k - 6.5 * (lines.length - 1), line, { anchor: "end", kind: "tick", full: names[i] }));
     });
   }
 
   // The legend above the drawing; legendRoom reserves its space.
   legend(entries) {
     let x = 10, y = 34;
-    for (const entry of entries) {
-      const shown = clipped(entry.label, 34);
+    for (const [entry, shown] of legendNames(entries)) {
       const wide = 42 + shown.length * CHAR;
       if (x > 10 && x + wide > this.width - 6) { x = 10; y += 18; }
       const style = `${slotClass(entry.slot)} ${entry.grey ? "grey" : ""} ${entry.dashed ? "dashed" : ""}`;
@@ -157,10 +167,12 @@ class Plot {
   }
 }
 
+const legendNames = (entries) => shortNames(entries.map(({ label }) => label)).map((name, i) => [entries[i], clippedWithin(name, 40)]);
+
 function legendRoom(entries, width) {
   let x = 10, rows = entries.length ? 1 : 0;
-  for (const entry of entries) {
-    const wide = 42 + clipped(entry.label, 34).length * CHAR;
+  for (const [, shown] of legendNames(entries)) {
+    const wide = 42 + shown.length * CHAR;
     if (x > 10 && x + wide > width - 6) { x = 10; rows++; }
     x += wide;
   }
@@ -229,23 +241,33 @@ function pathOf(points) {
 
 // Panels name their curves directly, or all of them in legends.
 function drawPanels(panels, width) {
-  const draw = (isListed) => panels.map((panel) => KINDS[panel.kind].draw(panel, width, isListed));
+  const draw = (isListed) => panels.map((panel) => KINDS[panel.kind].draw(panel, width + (panel.room?.more ?? 0), isListed));
   const plots = draw(false);
   return plots.some((plot) => plot.isCrowded) ? draw(true) : plots;
+}
+
+// Rows that stand beside the same rows are named once, in the first column, which is wider.
+function withRowNames(panels, width, columns) {
+  const isSame = (panel, i) => i % columns > 0 && panel.kind === "Dots" && String(panel.rows) === String(panels[i - 1].rows);
+  if (!panels.some(isSame)) return panels;
+  const longest = Math.max(...panels.flatMap((panel) => shortNames(panel.rows ?? [])).map((name) => name.length));
+  const more = Math.min(longest * CHAR + 4, width * 0.25);
+  return panels.map((panel, i) => ({ ...panel, room: isSame(panel, i) ? { left: BASE.right, above: 0, hidden: true } : i % columns ? undefined : { left: BASE.right + more, above: 0, more } }));
 }
 
 // A whole figure as one <svg>; panels stand side by side if there is room.
 function drawFigure(picture, width) {
   // The title of a single picture is the heading of its figure.
-  const panels = picture.kind === "Panels" ? picture.pictures : [{ ...picture, title: "" }];
+  const pictures = picture.kind === "Panels" ? picture.pictures : [{ ...picture, title: "" }];
   const wanted = picture.kind === "Panels" ? picture.columns : 1;
   const columns = Math.max(1, Math.min(wanted, Math.floor(width / 290)));
-  const gutter = 28, own = (width - gutter * (columns - 1)) / columns;
+  const panels = withRowNames(pictures, width, columns), more = panels[0].room?.more ?? 0;
+  const gutter = 28, own = (width - more - gutter * (columns - 1)) / columns;
   const figure = svg("svg", { xmlns: SVG_NAMESPACE, class: "chart", tabindex: 0, role: "img" });
   const hits = [];
   let top = 0, tallest = 0;
   drawPanels(panels, own).forEach((plot, i) => {
-    const column = i % columns, left = column * (own + gutter);
+    const column = i % columns, left = column * (own + gutter) + (column ? more : 0);
     if (column === 0) { top += tallest; tallest = 0; }
     plot.group.setAttribute("transform", `translate(${left} ${top})`);
     figure.append(plot.group);

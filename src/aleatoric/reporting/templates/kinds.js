@@ -117,9 +117,11 @@ function drawScatter(data, width) {
 
 // Three bars per system: people with people, the system with itself, the system with people.
 function drawAgreementBars(data, width) {
-  const series = Object.keys(data.values), tall = 24, head = 26, group = head + tall * series.length + 14;
+  const series = Object.keys(data.values), tall = 24, top = data.title ? 30 : 4, names = shortNames(data.rows);
   const columns = data.rows.length > 1 && width > 860 ? 2 : 1, own = width / columns - (columns - 1) * 14;
-  const top = data.title ? 30 : 4;
+  // A note stands beside its name, or below where a name is too long.
+  const isBelow = names.some((name, i) => name.length * CHAR * 1.2 + data.notes[i].length * CHAR + 12 > own);
+  const head = isBelow ? 42 : 26, group = head + tall * series.length + 14;
   const plot = new Plot(width, top + group * Math.ceil(data.rows.length / columns), { left: 0, right: 0, top, bottom: 0 });
   const room = Math.max(...series.map((name) => name.length)) * CHAR + 10;
   const most = Math.max(1e-9, ...finite(series.flatMap((name) => data.high[name].concat(data.values[name]))));
@@ -127,10 +129,9 @@ function drawAgreementBars(data, width) {
   plot.title(data.title);
   data.rows.forEach((row, i) => {
     const left = (i % columns) * (own + 28), y = top + group * Math.floor(i / columns);
-    const noted = data.notes[i].length * CHAR;
-    plot.text(left, y + 14, clipped(row, Math.floor((own - noted) / (CHAR * 1.15))), { anchor: "start", kind: "title", full: row });
-    plot.text(left + own, y + 14, data.notes[i], { anchor: "end", kind: "tick" });
-    plot.add("line", { class: "grid", x1: left, x2: left + own, y1: y + 20, y2: y + 20 });
+    plot.text(left, y + 14, clippedWithin(names[i], Math.floor(own / (CHAR * 1.2))), { anchor: "start", kind: "title", full: row });
+    plot.text(left + (isBelow ? 0 : own), y + head - 12, data.notes[i], { anchor: isBelow ? "start" : "end", kind: "tick" });
+    plot.add("line", { class: "grid", x1: left, x2: left + own, y1: y + head - 6, y2: y + head - 6 });
     const people = series.find((name) => name.startsWith("H "));
     const level = people && data.values[people][i];
     if (level !== undefined && level !== null) plot.add("line", { class: "level", x1: left + x(level), x2: left + x(level), y1: y + head, y2: y + head + tall * series.length });
@@ -176,7 +177,7 @@ function drawBoxes(data, width) {
 
 // Room for the names of rows: left of them, or above each where they would take too much.
 function labelRoom(names, width, above) {
-  const wanted = Math.max(0, ...names.map((n) => n.length)) * CHAR + 18;
+  const wanted = Math.max(0, ...shortNames(names).map((n) => n.length)) * CHAR + 18;
   return wanted <= width * 0.46 ? { left: wanted, above: 0 } : { left: 14, above };
 }
 
@@ -240,10 +241,8 @@ function drawReliability(data, width) {
 
 function drawDots(data, width) {
   const names = Object.keys(data.values);
-  // A system keeps its color where the reference is not shown.
-  const first = data.reference && !names.includes(data.reference) ? 1 : 0;
-  const entries = names.length > 1 ? names.map((label, i) => ({ label, slot: i + first, open: label === data.reference })) : [];
-  const tall = Math.max(24, names.length * 11 + 10), room = labelRoom(data.rows, width, tall / 2 - 4), step = tall + (room.above ? 14 : 0);
+  const entries = names.length > 1 ? names.map((label, s) => ({ label, slot: data.slots[s], open: label === data.reference })) : [];
+  const tall = Math.max(26, names.length * 11 + 10), room = data.room ?? labelRoom(data.rows, width, tall / 2 + 2), step = tall + (room.above ? 14 : 0);
   const plot = plotFor(width, entries, 46 + data.rows.length * step, { left: room.left }, data.x_label);
   const all = names.flatMap((n) => data.low[n].concat(data.high[n], data.values[n])).concat([0]);
   const x = scale(...(data.x_ends || extent(all)), plot.left, plot.right);
@@ -252,14 +251,15 @@ function drawDots(data, width) {
   plot.legend(entries);
   const y0 = (i) => plot.top + i * step + (step - tall);
   plot.rows(data.rows, (i) => y0(i) + tall / 2, room);
-  plot.add("line", { class: "zero", x1: x(0), x2: x(0), y1: plot.top, y2: plot.bottom });
+  // Names above rows interrupt the line at 0.
+  data.rows.forEach((_, i) => plot.add("line", { class: "zero", x1: x(0), x2: x(0), y1: y0(i), y2: y0(i) + tall }));
   for (let i = 1; i < data.rows.length; i++) plot.add("line", { class: "grid", x1: 8, x2: plot.right, y1: plot.top + i * step, y2: plot.top + i * step });
   data.rows.forEach((row, i) => names.forEach((name, s) => {
     const value = data.values[name][i];
     if (value === null) return;
     const y = y0(i) + ((s + 0.5) * tall) / names.length;
-    plot.add("line", { class: `line thin ${slotClass(s + first)}`, x1: x(data.low[name][i]), x2: x(data.high[name][i]), y1: y, y2: y });
-    plot.add("circle", { class: `${name === data.reference ? "open" : "dot"} ${slotClass(s + first)}`, cx: x(value), cy: y, r: 4.5 });
+    plot.add("line", { class: `line thin ${slotClass(data.slots[s])}`, x1: x(data.low[name][i]), x2: x(data.high[name][i]), y1: y, y2: y });
+    plot.add("circle", { class: `${name === data.reference ? "open" : "dot"} ${slotClass(data.slots[s])}`, cx: x(value), cy: y, r: 4.5 });
     plot.hit(x(value), y, `${row}, ${name}: ${shortNumber(value)} [${shortNumber(data.low[name][i])}, ${shortNumber(data.high[name][i])}]`);
   }));
   return plot;
@@ -304,7 +304,7 @@ function heatKey(plot, high, label) {
 }
 
 function drawPoints(data, width, isListed) {
-  const entries = isListed ? data.points.map((point, slot) => ({ label: point.label, slot, open: point.label === data.reference })) : [];
+  const entries = isListed ? data.points.map(({ label, slot }) => ({ label, slot, open: label === data.reference })) : [];
   const plot = plotFor(width, entries, Math.min(380, Math.max(260, width * 0.75)), {}, data.x_label);
   const x = scale(...extent(data.points.flatMap((p) => p.x_ends).concat([0])), plot.left, plot.right);
   const y = scale(...extent(data.points.flatMap((p) => p.y_ends).concat([0])), plot.bottom, plot.top);
@@ -312,14 +312,14 @@ function drawPoints(data, width, isListed) {
   plot.yAxis(y, data.y_label);
   plot.xAxis(x, data.x_label);
   plot.legend(entries);
-  data.points.forEach((point, slot) => {
-    const style = `line thin ${slotClass(slot)}`;
+  data.points.forEach((point) => {
+    const style = `line thin ${slotClass(point.slot)}`;
     plot.add("line", { class: style, x1: x(point.x_ends[0]), x2: x(point.x_ends[1]), y1: y(point.y), y2: y(point.y) });
     plot.add("line", { class: style, x1: x(point.x), x2: x(point.x), y1: y(point.y_ends[0]), y2: y(point.y_ends[1]) });
-    plot.add("circle", { class: `${point.label === data.reference ? "open" : "dot"} ${slotClass(slot)}`, cx: x(point.x), cy: y(point.y), r: 5 });
+    plot.add("circle", { class: `${point.label === data.reference ? "open" : "dot"} ${slotClass(point.slot)}`, cx: x(point.x), cy: y(point.y), r: 5 });
     plot.hit(x(point.x), y(point.y), `${point.label}: ${data.x_label} ${shortNumber(point.x)}, ${data.y_label} ${shortNumber(point.y)}`);
   });
-  const named = data.points.map((point, slot) => ({ label: point.label, slot, points: [[x(point.x), y(point.y)]] }));
+  const named = data.points.map((point) => ({ label: point.label, slot: point.slot, points: [[x(point.x), y(point.y)]] }));
   plot.isCrowded = !isListed && (named.length > 2 * MOST_NAMED || !labelDirectly(plot, named));
   return plot;
 }

@@ -140,6 +140,8 @@ function followAddress() {
     const box = figureBoxes.get(asked.get("figure"));
     if (!box) return;
     if (asked.has("system")) box.show(asked.get("system"));
+    const hidden = box.box.closest("details");
+    if (hidden) hidden.open = true;
     box.box.scrollIntoView();
     box.box.classList.add("asked");
   }
