@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import heapq
 import json
+import math
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field, replace
 from typing import Any
@@ -38,14 +39,18 @@ def to_data(picture: Picture) -> dict[str, Any]:
 
 
 def _plain(value: Any) -> Any:
-    """Return dumped figures with rounded numbers and printable texts."""
+    """Return dumped figures with printable texts; numbers of curves and points are rounded.
+
+    Few numbers are not: the page prints them, and rounding twice may change the last digit.
+    """
     if isinstance(value, Mapping):
         return {printable(str(key)): _plain(item) for key, item in value.items()}
     if isinstance(value, list):
-        return [_plain(item) for item in value]
-    if isinstance(value, str):
-        return printable(value)
-    return short(value) if isinstance(value, float) else value
+        is_long = len(value) > MOST_PRINTED
+        return [short(x) if is_long and isinstance(x, float) else _plain(x) for x in value]
+    if isinstance(value, float):
+        return value if math.isfinite(value) else None
+    return printable(value) if isinstance(value, str) else value
 
 
 def _box(sample: Any) -> dict[str, Any]:
@@ -61,6 +66,8 @@ def _box(sample: Any) -> dict[str, Any]:
     return {"n": len(sample), "ends": ends, "quartiles": [short(q) for q in (low, middle, high)]}
 
 
+MOST_PRINTED = 40
+"""Numbers of a list in a figure of which the page may print each."""
 MOST_PEOPLE_WORDS = 60
 MOST_MODEL_WORDS = 20
 N_FIRST_WORDS = 5

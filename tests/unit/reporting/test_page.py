@@ -265,9 +265,12 @@ def test_every_caption_is_a_sentence() -> None:
 
 
 def test_figure_data_is_rounded_and_escaped() -> None:
+    """Numbers of curves are rounded, but not those that the page may print with three decimals."""
     line = LineSeries("a\x1b", (0.1234567, float("nan")), (1.0, 2.0))
     found = to_data(Lines(HOSTILE, "x", "y", (line,)))
-    assert found["lines"][0]["x"] == [0.12346, None]
+    assert found["lines"][0]["x"] == [0.1234567, None]
+    curve = LineSeries("a", (0.1234567, float("nan")) * 50, (1.0, 2.0) * 50)
+    assert to_data(Lines("t", "x", "y", (curve,)))["lines"][0]["x"] == [0.12346, None] * 50
     assert found["lines"][0]["label"] == r"a\x1b"
     assert "<" not in to_json(found)
     assert json.loads(to_json(found))["title"] == HOSTILE
