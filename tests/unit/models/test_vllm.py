@@ -256,8 +256,9 @@ def test_smollm2_gives_the_words_of_transformers() -> None:
     words = ("park", "garden", "snow", "coffee", "tea", "yard", "water")
     questions = [Question(context, words) for context in contexts]
     search = Search(0.02, nodes=60, every_word=True)
-    found = exact(vllm.load(str(smollm2_directory())), questions, search=search)
-    expected = exact(hf.load_smollm2(device="cpu"), questions, search=search)
+    found = exact(vllm.load(str(smollm2_directory()), LoadOptions()), questions, search=search)
+    other = hf.load_smollm2("", LoadOptions(device="cpu"))
+    expected = exact(other, questions, search=search)
     for mine, theirs in zip(found, expected, strict=True):
         assert mine.value == pytest.approx(theirs.value, abs=1e-5)
         assert max(mine.value) > 0.02
