@@ -359,11 +359,14 @@ def _settled(
     growths: Sequence[Growth],
     found: Sequence[Sequence[dict[str | None, float]]],
 ) -> Iterator[Rollout]:
-    """Count the words of rollouts that have ended, and yield the others."""
+    """Count the words of rollouts that have ended, and yield the others.
+
+    A word that does not end is cut, as that of a sampled text.
+    """
     for rollout in rollouts:
         entry = rollout.entry
-        if entry.key[0] >= DONE:
-            word = None if entry.key[0] == WORDLESS else compose(entry.word)
+        if entry.key[0] >= DONE or entry.depth >= MOST_NEW_TOKENS:
+            word = None if entry.key[0] in (LEAD, WORDLESS) else compose(entry.word)
             found[rollout.context][rollout.half][word] += rollout.mass
         elif entry.depth <= growths[rollout.context].room:
             yield rollout

@@ -34,6 +34,13 @@ if TYPE_CHECKING:
     from aleatoric.models.plain import LanguageModel
 
 
+DEFAULT_TOLERANCE, DEFAULT_LOSS_NODES, MOST_LOSS_NODES = 0.02, 25, 200
+WORD_WAVE = 32
+"""Tokens per round and context: with many, a small tolerance would spend all of them at once."""
+NO_WORD = 0.99
+"""A context has no next word if texts without one are found to be so likely, and no word is."""
+
+
 def survey(
     lm: LanguageModel,
     questions: Sequence[Question],
@@ -158,18 +165,11 @@ class LiveModel:
             for item, human in zip(items, people, strict=True)
         ]
         # A decoder that truncates gives some words no probability: do not search for them.
-        every_word = not options["decoder"].truncates
-        search = Search(
-            ask.tolerance,
-            failed=ask.choices.failed,
-            every_word=every_word,
-            loss_nodes=loss_nodes(ask.tolerance) if every_word else 0,
-        )
-        head_search = HeadSearch(ask.tolerance, "distance", nodes=32, wave=16)
+        search, head_search = searches(ask.tolerance, every_word=not options["decoder"].truncates)
+        search = replace(search, failed=ask.choices.failed)
         results = survey(self.lm, questions, search=search, head_search=head_search, **options)
         for item, human, (estimate, top) in zip(items, people, results, strict=True):
             combined = _joined(human, estimate, top, ask.choices.failed == "outcome")
-            # A context after which no word was found has no next-word distribution.
             yield Draws(item.id, {}, exact=combined) if combined else Draws(item.id, {}, failed=1)
 
 
@@ -179,14 +179,20 @@ def _as_texts(draws: Draws) -> Draws:
     return Draws(draws.item_id, {}, texts=tuple(texts))
 
 
-def loss_nodes(tolerance: float) -> int:
-    """How many tokens per context the search for log loss may take: 25 at the default tolerance.
+def searches(tolerance: float, every_word: bool) -> tuple[Search, HeadSearch]:
+    """Return the searches for a tolerance: smaller ones may take more tokens per context.
 
-    >>> loss_nodes(0.02), loss_nodes(0.002)
-    (25, 200)
+    >>> [(words.nodes, words.loss_nodes, head.nodes)
+    ...  for words, head in (searches(tolerance, True) for tolerance in (0.02, 0.005, 0))]
+    [(200, 25, 32), (400, 100, 64), (2000, 200, 320)]
     """
-    most = Search().nodes
-    return min(most, round(0.5 / tolerance)) if tolerance else most
+    share = max(tolerance / DEFAULT_TOLERANCE, 0.01)
+    more = max(1.0, share**-0.5)
+    loss = min(MOST_LOSS_NODES, round(DEFAULT_LOSS_NODES / share)) if every_word else 0
+    words = Search(
+        tolerance, round(200 * more), every_word=every_word, wave=WORD_WAVE, loss_nodes=loss
+    )
+    return words, HeadSearch(tolerance, "distance", nodes=round(32 * more), wave=16)
 
 
 def unknown_notes(lm: LanguageModel, context: str) -> tuple[str, ...]:
@@ -200,14 +206,14 @@ def unknown_notes(lm: LanguageModel, context: str) -> tuple[str, ...]:
 def _joined(
     people: Categorical, estimate: WordProbabilities, top: Head, keep_failed: bool
 ) -> Exact | None:
-    """Combine people's words with the model's likeliest words; `None` if nothing has any mass."""
+    """Combine people's words with the model's likeliest words; `None` if no word can follow."""
     tops, open_words, failed = top.tops, top.open_words, _failed_share(estimate, top)
     if keep_failed:
         tops, open_words = _with_failed(estimate, top)
     else:
         estimate = estimate.given_word(failed)
     words = joint_probabilities(tops, estimate)
-    if not max(words.values(), default=0.0) > 0.0:
+    if not max(words.values(), default=0.0) > 0.0 and estimate.failed > NO_WORD:
         return None
     rest = max(0.0, 1.0 - sum(words.values()))
     agreement = expected_agreement(tops, estimate, people.as_dict(), open_words)

@@ -43,7 +43,8 @@ _SEGMENTED = ("zh", "ja", "th", "lo", "my", "km")
 """Languages whose tokenizers need no spaces between words."""
 
 MOST_NEW_TOKENS = 64
-"""A sampled text whose word has not ended after so many tokens counts as having no word."""
+"""The tokens of a sampled text: a word that is longer is cut there, and a text that has not begun
+one by then has none."""
 PAPER_TOKENS, OTHER_TOKENS = 5, 16
 """Tokens of a text for the paper's rule, and for rules that do not say when a word has ended."""
 

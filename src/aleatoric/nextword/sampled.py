@@ -165,9 +165,9 @@ class WordStates(SampleStates):
         return np.where(self._ends[self.row_of[states], tokens], self.end, tokens)
 
     def word(self, state: int) -> str | None:
-        """Return the word of a settled state, in the form in which words are compared."""
+        """Return the word of a state as far as it goes, in the form in which words are compared."""
         key, word, _ = self._states[state]
-        return compose(word) if key[0] == DONE else None
+        return None if key[0] in (LEAD, WORDLESS) else compose(word)
 
     def _step(self, number: int, token: int) -> int:
         key, word, joiner = self._states[number]
@@ -340,9 +340,12 @@ class WordWalks:
     def words(self) -> list[Counter[str | None]]:
         """Count the words of each context; `None` are samples without a word."""
         counts: list[Counter[str | None]] = [Counter() for _ in self._keys]
+        is_short = (self._depths < self._states.most_depth).tolist()
         for outcomes in self._outcomes:
             for row, state, count in zip(*(x.tolist() for x in outcomes), strict=True):
-                counts[row][self._states.word(state)] += count
+                # The model reads no further: nobody knows how the word would go on.
+                is_cut = is_short[row] and self._states.row_of[state] >= 0
+                counts[row][None if is_cut else self._states.word(state)] += count
         return counts
 
 
