@@ -1,7 +1,8 @@
 """Permutation tests of two samples of texts, for many items at once; multiple testing.
 
-`means_test` asks whether two means are equal, `population_test` whether both samples come from one
-population. Rows of both are items whose first `n_first` entries are one sample, the rest the other.
+`means_test` asks whether two means are equal, `population_tests` whether both samples come from one
+population, `spread_test` whether the mean distances within both are equal. Rows are items whose
+first `n_first` entries are one sample, the rest the other.
 """
 
 from __future__ import annotations
@@ -13,6 +14,7 @@ from math import comb
 from string import ascii_lowercase
 
 import numpy as np
+from scipy.special import stdtr
 
 from aleatoric.rng import stream
 from aleatoric.types import Floats, Ints
@@ -135,25 +137,44 @@ def _welch(values: Floats, second: Floats, floor: Floats) -> Floats:
     return share
 
 
-def population_test(distances: Floats, ways: Permutations, order: Ints) -> Floats:
-    """Return p-values of "one population" from (items, values, values), by energy distance.
+def spread_test(distances: Floats, n_first: int) -> Floats:
+    """Return two-sided p-values of equal mean distances within both of (items, values, values).
 
+    Welch's t test of jackknife pseudo-values: approximate, wherever the populations lie.
+    """
+    sides = distances[:, :n_first, :n_first], distances[:, n_first:, n_first:]
+    first, second = map(pseudo_values, sides)
+    difference = np.abs(second.mean(axis=1) - first.mean(axis=1))
+    rounding = _TOLERANCE * np.abs(np.concatenate([first, second], axis=1)).max(axis=1)
+    sizes = np.array([[first.shape[1]], [second.shape[1]]])
+    variances = np.stack([own.var(axis=1, ddof=1) for own in (first, second)]) / sizes
+    variance = np.maximum(variances.sum(axis=0), rounding**2 + 1e-300)
+    freedom = 1 / np.maximum(((variances / variance) ** 2 / (sizes - 1)).sum(axis=0), 1e-9)
+    p: Floats = 2 * stdtr(freedom, -difference / np.sqrt(variance))
+    return np.where(difference <= rounding, 1.0, p)
+
+
+def population_tests(distances: Floats, ways: Permutations, order: Ints) -> tuple[Floats, Floats]:
+    """Return p-values of "one population" from (items, values, values), by two statistics.
+
+    They are the energy distance, and the difference of the mean distances within both samples.
     Undefined (NaN) distances are left out of the means.
     """
     n_items, pairs = len(distances), np.triu_indices(ways.width, 1)
     whole = distances[:, pairs[0], pairs[1]]
-    observed = _energies(whole, *_members(ways.observed, pairs))[:, 0]
+    observed = _statistics(whole, *_members(ways.observed, pairs))[:, :, 0]
     limit = observed - _TOLERANCE * np.abs(np.nan_to_num(whole)).max(axis=1, initial=0.0)
     items = np.arange(n_items)[:, None]
     shuffled = distances[items, order[:, pairs[0]], order[:, pairs[1]]]
-    reached = np.zeros(n_items, np.int64)
+    reached = np.zeros((2, n_items), np.int64)
     for ways_of in _batches(len(ways.second), len(pairs[0]), _PAIRS_AT_ONCE):
         members = _members(ways.second[ways_of], pairs)
         for part in _batches(n_items, len(members[0])):
             # An undefined permuted statistic counts as reached.
-            is_below = _energies(shuffled[part], *members) < limit[part, None]
-            reached[part] += (~is_below).sum(axis=1)
-    return np.where(np.isnan(observed), np.nan, ways.p_values(reached))
+            is_below = _statistics(shuffled[part], *members) < limit[:, part, None]
+            reached[:, part] += (~is_below).sum(axis=2)
+    energy, spread = np.where(np.isnan(observed), np.nan, ways.p_values(reached))
+    return energy, spread
 
 
 def _members(second: Floats, pairs: tuple[Ints, Ints]) -> tuple[Floats, Floats]:
@@ -163,8 +184,8 @@ def _members(second: Floats, pairs: tuple[Ints, Ints]) -> tuple[Floats, Floats]:
     return second[:, left] * second[:, right], first[:, left] * first[:, right]
 
 
-def _energies(distances: Floats, own: Floats, other: Floats) -> Floats:
-    """(items, divisions): 2 mean C - mean M - mean H of (items, pairs) distances."""
+def _statistics(distances: Floats, own: Floats, other: Floats) -> Floats:
+    """(2, items, divisions): 2 mean C - mean M - mean H and |mean M - mean H| of (items, pairs)."""
     known = ~np.isnan(distances)
     sums = _sums(np.where(known, distances, 0.0), own, other)
     # Without undefined distances, all items and divisions have the same numbers of pairs.
@@ -172,8 +193,7 @@ def _energies(distances: Floats, own: Floats, other: Floats) -> Floats:
     numbers = _sums(*(part[:1] for part in weights)) if known.all() else _sums(*weights)
     with np.errstate(invalid="ignore", divide="ignore"):  # 0 / 0: no defined distance
         cross, within, others = (a / b for a, b in zip(sums, numbers, strict=True))
-    energy: Floats = 2 * cross - within - others
-    return energy
+    return np.stack([2 * cross - within - others, np.abs(within - others)])
 
 
 def _sums(pairs: Floats, own: Floats, other: Floats) -> tuple[Floats, Floats, Floats]:

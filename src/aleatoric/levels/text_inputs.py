@@ -1,7 +1,7 @@
 """Every input on its own: does a system vary there as people do, and is it close to them?
 
-Per input, system and probe there are two permutation tests: of mean M = mean H (variability), and
-of people's and the system's texts being one population (closeness); a third compares lengths. The
+Per input, system and probe there are two tests: of mean M = mean H (variability), and of people's
+and the system's texts being one population (closeness); a third one compares lengths. The
 p-values are saved with the statistics; labels control the false discovery rate over inputs. The
 inputs that a generator matches worst and best are found here too.
 """
@@ -27,8 +27,8 @@ from aleatoric.inference.two_samples import (
     means_test,
     orders,
     permutations,
-    population_test,
-    pseudo_values,
+    population_tests,
+    spread_test,
 )
 from aleatoric.probes.tools import Tools
 from aleatoric.result_types import Labels, Study, Table
@@ -66,47 +66,27 @@ class Testing:
 def p_values(
     distances: Floats, n_people: int, item_ids: Sequence[str], testing: Testing
 ) -> dict[str, Floats]:
-    """Return p-values from (probes, inputs, texts, texts) distances, people's texts first."""
-    given = n_people, item_ids, testing
-    return {
-        P_M: variability_p_values(distances, *given),
-        P_ENERGY: _closeness_p_values(distances, *given),
-    }
+    """Return (probes, inputs) p-values from (probes, inputs, texts, texts), people's texts first.
 
-
-def variability_p_values(
-    distances: Floats, n_people: int, item_ids: Sequence[str], testing: Testing
-) -> Floats:
-    """Return the (probes, inputs) p-values of mean M = mean H."""
-    ways = testing.ways(n_people, distances.shape[2] - n_people)
+    Variability must differ by two tests, and has the larger p-value of both: texts are exchanged
+    between the sides, which is exact where both are one population, and Welch's test allows for
+    two populations, such as two topics. Each alone finds too much where the other holds.
+    """
+    shape, n_texts = distances.shape[:2], distances.shape[2] - n_people
+    ways = testing.ways(min(n_people, MOST_TEXTS), min(n_texts, MOST_TEXTS))
     if ways is None:
-        return np.full(distances.shape[:2], np.nan)
-    flat = _flat(distances)
-    sides = flat[:, :n_people, :n_people], flat[:, n_people:, n_people:]
-    # Approximate, as the pseudo-values of a side depend on each other. They are exchanged, not the
-    # texts: two sides on different topics would otherwise
-    # seem to differ in variability, because the permuted samples would mix the topics.
-    values = np.concatenate([pseudo_values(side) for side in sides], axis=1)
-    order = orders(ways.width, item_ids, testing.seed, "text-variability")
-    p = means_test(values, ways, np.tile(order, (len(distances), 1)))
-    p = np.where(_is_gappy(sides[0]) | _is_gappy(sides[1]), np.nan, p)
-    return p.reshape(distances.shape[:2])
-
-
-def _closeness_p_values(
-    distances: Floats, n_people: int, item_ids: Sequence[str], testing: Testing
-) -> Floats:
-    """Return the (probes, inputs) p-values of one population."""
-    kept = np.r_[: min(n_people, MOST_TEXTS), n_people : n_people + MOST_TEXTS]
-    kept = kept[kept < distances.shape[2]]
-    n_people = int((kept < n_people).sum())
-    ways = testing.ways(n_people, len(kept) - n_people)
-    if ways is None:
-        return np.full(distances.shape[:2], np.nan)
-    flat = _flat(distances)[:, kept[:, None], kept]
+        return {name: np.full(shape, np.nan) for name in (P_M, P_ENERGY)}
+    flat = distances.reshape(-1, n_people + n_texts, n_people + n_texts)
+    kept = np.r_[: ways.n_first, n_people : n_people + ways.width - ways.n_first]
+    used = flat[:, kept[:, None], kept]
     order = orders(ways.width, item_ids, testing.seed, "text-closeness")
-    p = population_test(flat, ways, np.tile(order, (len(distances), 1)))
-    return np.where(_is_gappy(flat), np.nan, p).reshape(distances.shape[:2])
+    energy, spread = population_tests(used, ways, np.tile(order, (len(distances), 1)))
+    is_gappy = _is_gappy(flat[:, :n_people, :n_people]) | _is_gappy(flat[:, n_people:, n_people:])
+    found = {
+        P_M: np.where(is_gappy, np.nan, np.maximum(spread, spread_test(flat, n_people))),
+        P_ENERGY: np.where(_is_gappy(used), np.nan, energy),
+    }
+    return {name: p.reshape(shape) for name, p in found.items()}
 
 
 def length_p_values(
@@ -117,11 +97,6 @@ def length_p_values(
     if ways is None:
         return np.full(len(lengths), np.nan)
     return means_test(lengths, ways, orders(ways.width, item_ids, testing.seed, "text-lengths"))
-
-
-def _flat(distances: Floats) -> Floats:
-    n_probes, n_inputs, width, _ = distances.shape
-    return distances.reshape(n_probes * n_inputs, width, width)
 
 
 def _is_gappy(distances: Floats) -> NDArray[np.bool_]:

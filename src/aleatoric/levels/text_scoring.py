@@ -288,7 +288,8 @@ def _at_same_length(items: Sequence[ScoredTexts], system: int, scorer: Scorer) -
     for group in found.groups if scorer.testing.n_permutations else ():
         ids = [items[row].item_id for row in group.rows]
         given = group.with_people(0), group.sizes[0], ids, scorer.testing
-        values = {f"{P_VALUES}{text_inputs.SAME_LENGTH}": text_inputs.variability_p_values(*given)}
+        p_values = text_inputs.p_values(*given)[text_inputs.P_M]
+        values = {f"{P_VALUES}{text_inputs.SAME_LENGTH}": p_values}
         variability.place(columns, values, group.rows, probes, len(items))
     return columns
 
