@@ -3,20 +3,24 @@
 from __future__ import annotations
 
 from collections import defaultdict
+from collections.abc import Sequence
 
 import numpy as np
 import pytest
+from numpy.typing import NDArray
 
 pytest.importorskip("torch")
 
 from enumerable_lm import EnumerableLM
+from prompts import prompt
 
 from aleatoric.nextword.bounds import agreement_bounds, expected_agreement
 from aleatoric.nextword.exact import Question, Search
 from aleatoric.nextword.head import HeadSearch
-from aleatoric.nextword.live import _joined, survey
+from aleatoric.nextword.live import _joined, searches, survey
 from aleatoric.nextword.rules import first_word, normalise
-from aleatoric.types import Categorical
+from aleatoric.nextword.sampled import mc
+from aleatoric.types import Categorical, Exact
 
 PIECES = (b"~", b" a", b"a", b"b", b" ab", b" c", b"\n", b".", b"'b", b" da", b" e", b"-")
 
@@ -104,3 +108,60 @@ def test_estimate_depends_on_nothing_but_the_context() -> None:
     assert together == [sampled([question])[0] for question in questions]
     assert together[::-1] == sampled(questions[::-1])
     assert any(half for halves in together for half in halves)
+
+
+class EndlessLM(EnumerableLM):
+    """After a first token that is drawn, the same token follows forever."""
+
+    def next_log_probs(self, path: Sequence[int]) -> NDArray[np.float64]:
+        shares = np.zeros(len(self.tokens) + 1)
+        if len(path) > self.context:
+            shares[path[-1]] = 1.0
+        else:
+            shares[[1, 2, 3]] = 0.5, 0.3, 0.2
+        with np.errstate(divide="ignore"):
+            return np.log(shares)
+
+
+def looked_up(lm: EnumerableLM, words: tuple[str, ...], tolerance: float) -> Exact | None:
+    shares = (1 / len(words),) * len(words)
+    search, heads = searches(tolerance, every_word=True)
+    question = Question("~", words, shares)
+    [(found, top)] = survey(lm, [question], search=search, head_search=heads)
+    return _joined(Categorical(words, shares, 0.0, len(words)), found, top, keep_failed=False)
+
+
+def test_endless_words_are_cut_in_samples_and_in_exact_searches() -> None:
+    lm = EndlessLM((b"~", b"a", b"b", b"."), positions=256, window=256)
+    [drawn] = mc(lm, [prompt("0", "~")], samples=2000)
+    assert {word[0]: len(word) for word in drawn.counts} == {"a": 65, "b": 65}
+    assert drawn.failed == pytest.approx(400, abs=80)
+    joined = looked_up(lm, ("x", "y"), 0.02)
+    assert joined is not None
+    # a with 0.5 and b with 0.3, of texts that have a word.
+    assert joined.words.agreement == pytest.approx((0.5**2 + 0.3**2) / 0.8**2, abs=0.1)
+    assert joined.failed == pytest.approx(0.2, abs=0.1)
+    low, high = joined.bounds["tvd"]
+    assert low <= 1.0 <= (high or 0.0) + 1e-9
+
+
+def test_context_whose_words_are_not_found_is_not_said_to_have_none() -> None:
+    """The endless words are still open where the search ends."""
+    lm = EndlessLM((b"~", b"a", b"a", b"a"), positions=256, window=256)
+    joined = looked_up(lm, ("x",), 0.02)
+    assert joined is not None
+    assert joined.failed == 0
+
+
+def test_smaller_tolerances_do_not_give_wider_bounds() -> None:
+    widths = defaultdict(list)
+    for seed in range(6):
+        pieces = (b"~", b"a", b"b", b"c", b" ", b"'", b".")
+        lm = EnumerableLM(pieces, depth=8, seed=seed, sharpness=0.7)
+        for tolerance in (0.02, 0.005, 0.001):
+            joined = looked_up(lm, ("a", "ab", "b", "ca"), tolerance)
+            assert joined is not None
+            low, high = joined.bounds["sq_distance"]
+            widths[tolerance].append((high or 1.0) - low)
+    means = [np.mean(widths[tolerance]) for tolerance in (0.02, 0.005, 0.001)]
+    assert means[0] > means[1] > means[2]

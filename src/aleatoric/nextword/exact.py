@@ -195,8 +195,8 @@ class Searches:
 
         Without an entry, the log of a word's upper bound falls by at least mass / upper bound.
         """
-        most = self._most()
-        worth = self._sums_through(self._weights / np.maximum(most, 1e-300))
+        most = np.maximum(self._most(), 1e-300)
+        worth = self._sums_through(self._weights / most)
         known = self._found > 0
         gaps = np.where(known, self._weights * np.log(most / np.where(known, self._found, 1.0)), 0)
         worths = self._entries["mass"] * worth[self._entries["cell"]]
