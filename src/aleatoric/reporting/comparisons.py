@@ -98,7 +98,8 @@ def comparison_data(compared: Compared) -> Table:
 
 def summary(compared: Compared) -> Iterator[str]:
     """Say which system is best by the first metric, and whether the difference is significant."""
-    metric = next((name for name, order in compared.order.items() if len(order) > 1), None)
+    orders = {n: order for n, order in compared.order.items() if n not in compared.secondary}
+    metric = next((name for name, order in orders.items() if len(order) > 1), None)
     if metric is None:
         return
     excluded = compared.not_ranked(metric)
