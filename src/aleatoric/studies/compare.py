@@ -14,7 +14,7 @@ from aleatoric.data.selection import PART_ONLY
 from aleatoric.errors import UsageError
 from aleatoric.inference.bootstrap import DEFAULT_METHOD, check_method
 from aleatoric.inference.estimate import at_level, bounded_difference
-from aleatoric.levels.base import level_of
+from aleatoric.levels.base import level_of, unfinished_notes
 from aleatoric.levels.base import results as results_of
 from aleatoric.levels.word_results import has_persons, is_withheld, remedy
 from aleatoric.result_types import Result
@@ -135,6 +135,7 @@ def compare(
     notes += [
         *_withheld_notes(members, leading, is_ranked=len(secondary) < len(names)),
         *dict.fromkeys(note for note in saved if note.startswith(PART_ONLY)),
+        *(note for store in stores for note in unfinished_notes(store)),
         *(f"{path}: no system of this run is compared" for path in unused),
         *notes_of(members, comparisons, evidence, alpha),
         *_value_notes(order, values, n_items),
