@@ -129,6 +129,10 @@ def _verdict(metric: str, order: Sequence[str], family: Sequence[Comparison], al
     top = next(c for c in family if {c.first, c.second} == {best, second})
     gap = f"{_gap(top, best, metric)} {better(metric)} than {second}"
     gap += ", the next best" if len(order) > 2 and top.is_significant(alpha) else ""
+    equal = [c for c in family if best in (c.first, c.second) and c.paired.reason == IDENTICAL]
+    if equal:
+        tied = [name for name in order if any(name in (c.first, c.second) for c in equal)]
+        return f"{listed(tied)} have the same {metric} on all items; no other is {better(metric)}."
     tested = _p_text(top.p_holm) if top.p_holm is not None else "no test"
     if top.is_significant(alpha):
         return f"{leads}: {gap} ({tested})."

@@ -305,7 +305,10 @@ def _check_comparable(members: Members) -> None:
     """Refuse systems whose signatures differ in anything but the system itself."""
     for first, second in combinations(members, 2):
         for metric in first.results.keys() & second.results.keys():
-            _check_equal(first.store, second.store, *(_fields(m, metric) for m in (first, second)))
+            left, right = (_fields(member, metric) for member in (first, second))
+            if _corpus_of(first, metric) == _corpus_of(second, metric):
+                right["corpus"] = left["corpus"]
+            _check_equal(first.store, second.store, left, right)
 
 
 def _without_clusters(members: Members, metrics: Sequence[str]) -> list[ComparedSystem]:
@@ -328,6 +331,14 @@ def _fields(member: ComparedSystem, metric: str) -> dict[str, str]:
     signature = member.results[metric].signature
     corpus = f"{signature.corpus}#{signature.corpus_sha256[:12]}"
     return {"corpus": corpus, **comparing.protocol_of(member, metric)}
+
+
+def _corpus_of(member: ComparedSystem, metric: str) -> tuple[str, str]:
+    """Return what identifies a corpus: of a user's file its checksum and part, not its name."""
+    facts, signature = member.store.manifest["corpus"], member.results[metric].signature
+    is_own = facts.get("version") == "own"
+    name = signature.corpus.removeprefix(facts["name"]) if is_own else signature.corpus
+    return name, signature.corpus_sha256
 
 
 def _check_equal(
@@ -419,9 +430,14 @@ def _value_notes(
 
 
 def reasons(comparisons: Sequence[Comparison]) -> Iterator[str]:
-    """Note why pairs have no test: one line per pair and reason."""
-    without = [c for c in comparisons if c.paired.reason]
-    yield from joined((f", {_listed([c])}: {c.paired.reason}", c.metric) for c in without)
+    """Note why pairs have no test: one line per reason, with some of its pairs."""
+    without: dict[tuple[str, str], list[Comparison]] = {}
+    for comparison in comparisons:
+        if comparison.paired.reason:
+            key = comparison.paired.reason, comparison.metric
+            without.setdefault(key, []).append(comparison)
+    texts = ((f", {_listed(own)}: {why}", metric) for (why, metric), own in without.items())
+    yield from joined(texts)
 
 
 def joined(notes: Iterable[tuple[str, str]]) -> Iterator[str]:
@@ -490,7 +506,10 @@ def _brackets_overlap(pair: Comparison, names: tuple[str, str], evidence: Eviden
 
 
 def _listed(comparisons: Sequence[Comparison]) -> str:
-    return ", ".join(c.pair for c in comparisons)
+    """Name the first of many pairs, and say how many more there are."""
+    more = len(comparisons) - MOST_NAMED
+    named = ", ".join(c.pair for c in comparisons[:MOST_NAMED])
+    return f"{named} and {more} more" if more > 0 else named
 
 
 def _uneven_draws(members: Members, metrics: Mapping[str, object]) -> Iterator[str]:

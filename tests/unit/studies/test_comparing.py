@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from pathlib import Path
 
 import pytest
@@ -235,3 +236,19 @@ def test_comparison_without_any_reported_metric_gives_the_reason(
     _withhold(monkeypatch, "overlap", "sq_distance", "agreement_M", "tvd")
     with pytest.raises(UsageError, match=r"tvd of toy and .* are not reported, because the bounds"):
         compare([store])
+
+
+def test_file_under_another_name_is_the_same_corpus(tmp_path: Path) -> None:
+    rows = [
+        {"id": str(i), "group": i // 2, "context": f"They saw the {i}", "responses": ["a", "b"]}
+        for i in range(12)
+    ]
+    stores = []
+    for name, limit in (("first", None), ("copy", None), ("part", 8)):
+        path = tmp_path / f"{name}.jsonl"
+        path.write_text("".join(json.dumps(row) + "\n" for row in rows))
+        stores.append(word_run(tmp_path / name, "toy", corpus=str(path), limit=limit))
+    first, copy, part = stores
+    assert compare([first, copy]).n_items["sq_distance"] == 12
+    with pytest.raises(UsageError, match=r"corpus \(first#.* v part\[limit=8\]#.*\) differs"):
+        compare([first, part])
