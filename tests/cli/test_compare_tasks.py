@@ -88,4 +88,6 @@ def test_unfinished_task_is_noted(cli: Callable, tmp_path: Path) -> None:
     runs = [task_run(tmp_path, name, 6, {"one": 5}) for name in ("asset", "e2e_dev")]
     with Store.open(runs[0]) as store, store.exclusive(), store.transaction():
         store.set_meta("done one", False)
-    assert "one: is not finished; continue it with" in cli("compare", *runs).err
+    ran = cli("compare", *runs, "--metric", "mean_H/lexical-1")
+    assert "one: is not finished; continue it with" in ran.err
+    assert "(1 test each)" in " ".join(ran.out.split())

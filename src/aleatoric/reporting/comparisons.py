@@ -207,7 +207,9 @@ def _pairs(compared: ComparedTasks, whole: bool) -> Iterator[Table]:
     of_people = [c for c in compared.comparisons if c.system == PEOPLE]
     shown = compared.comparisons if whole or not of_people else of_people
     numbers = compared.families.values()
-    families = " to ".join(map(str, sorted({min(numbers, default=0), max(numbers, default=0)})))
+    most = max(numbers, default=0)
+    families = " to ".join(map(str, sorted({min(numbers, default=0), most})))
+    families += " test" if most == 1 else " tests"
     notes = [note.format(families=families) for note in _TASK_NOTES["pairs"]]
     if len(shown) < len(compared.comparisons):
         notes.append(_TASK_NOTES["more"])

@@ -202,3 +202,17 @@ def test_interval_of_a_bound_of_log_loss_is_not_negative() -> None:
     cut = bounded(Estimate(0.1, interval, 9, 9), "log_loss_low").interval
     assert cut is not None
     assert (cut.low, cut.high) == (0.0, 0.4)
+
+
+def test_table_of_systems_has_variability_at_same_length_where_it_is_measured() -> None:
+    signature = Signature("c", "0", "m", "d", "e", {}, "10", 0, "", "1")
+    by_metric = {
+        ("bot", name): Result("bot", name, signature, Estimate(value, None, 9, 3))
+        for name, value in (("energy/p", 0.1), ("dmu_M/p", 0.2), ("dmu_M_same_length/p", 0.05))
+    }
+    columns, (row,) = view_of("text").system_rows(by_metric, {})
+    shown = {column.heading: cell.text for column, cell in zip(columns, row, strict=True)}
+    assert (shown["μM − μH"], shown["at same length"]) == ("0.200", "0.050")
+    del by_metric["bot", "dmu_M_same_length/p"]
+    columns, _ = view_of("text").system_rows(by_metric, {})
+    assert "at same length" not in [column.heading for column in columns]
