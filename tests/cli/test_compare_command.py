@@ -143,5 +143,8 @@ def test_unfinished_runs_are_noted_as_by_score(cli: Callable, run: Path) -> None
         ("compare", run),
     ):
         assert note in cli(*asked).err, asked
+    page = run.parent / "page.html"
+    assert cli("report", run, "--html", page).status == 0
+    assert page.read_text().count("toy: is not finished") == 1
     planned = json.loads(cli("plan", run, "--system", "toy", "--se", 0.01, "--json").out)
     assert note.removeprefix("note: ") in planned["notes"]
