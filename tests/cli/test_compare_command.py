@@ -8,6 +8,8 @@ from pathlib import Path
 
 import pytest
 
+from aleatoric.runs.run import Store
+
 CORPUS = "simulated:contexts=60,people=20,passage=6"
 
 
@@ -45,8 +47,6 @@ def test_paper_tables(cli: Callable, run: Path, layout: str) -> None:
 
 
 def test_run_without_items_raises_one_line_error(cli: Callable, tmp_path: Path) -> None:
-    from aleatoric.runs.run import Store
-
     Store.create(tmp_path / "t", {"level": "token", "corpus": {}}).__exit__()
     ran = cli("compare", tmp_path / "t")
     assert (ran.status, ran.out) == (2, "")
@@ -130,3 +130,21 @@ def test_distinguish_study_of_a_run(cli: Callable, run: Path) -> None:
     table, farthest = json.loads(ran.out)["tables"]
     assert [row[0] for row in table["rows"]] == ["model", "people, half v half"]
     assert len(farthest["rows"]) == 10
+
+
+def test_unfinished_runs_are_noted_as_by_score(cli: Callable, run: Path) -> None:
+    with Store.open(run) as store, store.exclusive(), store.transaction():
+        store.set_meta("done toy", False)
+    note = f"note: toy: is not finished; continue it with aleatoric resume {run}"
+    for asked in (
+        ("score", run),
+        ("score", run, "--by", "agreement"),
+        ("score", run, "--analysis", "distinguish", "--system", "toy"),
+        ("compare", run),
+    ):
+        assert note in cli(*asked).err, asked
+    page = run.parent / "page.html"
+    assert cli("report", run, "--html", page).status == 0
+    assert page.read_text().count("toy: is not finished") == 1
+    planned = json.loads(cli("plan", run, "--system", "toy", "--se", 0.01, "--json").out)
+    assert note.removeprefix("note: ") in planned["notes"]

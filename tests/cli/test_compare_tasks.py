@@ -12,6 +12,7 @@ import pytest
 from task_runs import task_run
 
 from aleatoric import api
+from aleatoric.runs.run import Store
 
 
 @pytest.fixture(scope="module")
@@ -81,3 +82,12 @@ def test_python_compares_tasks(runs: list[Path]) -> None:
     assert "Human variability" in str(found)
     assert found.to_pandas().shape[0] == 2
     assert "<table" in found._repr_html_()
+
+
+def test_unfinished_task_is_noted(cli: Callable, tmp_path: Path) -> None:
+    runs = [task_run(tmp_path, name, 6, {"one": 5}) for name in ("asset", "e2e_dev")]
+    with Store.open(runs[0]) as store, store.exclusive(), store.transaction():
+        store.set_meta("done one", False)
+    ran = cli("compare", *runs, "--metric", "mean_H/lexical-1")
+    assert "one: is not finished; continue it with" in ran.err
+    assert "(1 test each)" in " ".join(ran.out.split())

@@ -20,6 +20,7 @@ from typer.testing import CliRunner
 from aleatoric.cli import app
 from aleatoric.errors import UsageError
 from aleatoric.inference.two_samples import holm
+from aleatoric.levels import word_results
 from aleatoric.levels.base import Monitor, run_job
 from aleatoric.reporting.finetune import systems_table
 from aleatoric.reporting.page import Section, figure_data, render, write_tables
@@ -27,6 +28,7 @@ from aleatoric.reporting.parts import part_of
 from aleatoric.runs.formats import DATABASE
 from aleatoric.runs.run import Store
 from aleatoric.runs.session import Stopped, Stopping
+from aleatoric.studies.compare import compare
 from aleatoric.tuning.exporting import export_weights, open_tunable
 from aleatoric.tuning.finetuning import FinetuneJob
 from aleatoric.tuning.training import Saved, check_identity, load_tensors
@@ -360,3 +362,25 @@ def test_invalid_usage_is_reported_before_loading_a_model(
     with pytest.raises(UsageError, match=message):
         run([*options(made, "wrong"), *wrong])
     assert not (made / "wrong").exists()
+
+
+def test_run_with_too_wide_bounds_is_shown_without_differences(
+    made: Path, printed: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    run_of = made / "wide"
+    shutil.copytree(made / "run", run_of, ignore=shutil.ignore_patterns("results.json"))
+    monkeypatch.setattr(word_results, "WIDE", -1)
+    monkeypatch.setattr(word_results, "WIDEST_LOSS", -1)
+    page = made / "wide.html"
+    shown = run(["score", str(run_of)])
+    assert shown.exit_code == run(["report", str(run_of), "--html", str(page)]).exit_code == 0
+    assert run(["resume", str(run_of)]).exit_code == 0
+    words = " ".join(shown.stdout.split())
+    assert "model text-tuned" in words
+    assert "− base" not in words
+    assert "because the bounds are too wide; use a smaller --tolerance" in words
+    assert "--estimator" not in shown.output
+    assert json.loads(run(["score", str(run_of), "--json"]).stdout)["comparisons"] == []
+    with Store.open(run_of) as store, pytest.raises(UsageError) as error:
+        compare([store], metrics=["overlap"])
+    assert "because the bounds are too wide; use a smaller --tolerance, or name" in str(error.value)

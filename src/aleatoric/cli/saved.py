@@ -94,6 +94,8 @@ def score(
             tables.append(by_agreement(store, system and [system]))
         with shown():
             show_tables(tables, output)
+        for note in base.unfinished_notes(store):
+            say(f"note: {note}")
 
 
 def _export(

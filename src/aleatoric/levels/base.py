@@ -406,6 +406,11 @@ def notes(store: Store) -> list[str]:
     return level_of(store).notes(store)
 
 
+def unfinished_notes(store: Store) -> list[str]:
+    """Return a note for each system of a run that is not finished."""
+    return list(session.unfinished_notes(store, model_systems(store)))
+
+
 def run_study(
     store: Store, name: str, system: str | None = None, track: Track[Any] = quietly
 ) -> Study:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import replace
 
 import numpy as np
@@ -47,7 +47,7 @@ TOKENS = "tokens"
 """The saved hash of the vocabulary of first tokens."""
 WIDE = 0.1
 """A mean whose bounds are further apart than this is not reported."""
-WITHHELD = "not given: the search found too little of the distribution; use --estimator mc"
+WITHHELD = "not given: the search found too little of the distribution"
 WIDEST_LOSS = 1.0
 """The same for log loss, in nats; above `WIDE` it is shown as a range."""
 WIDE_LOSS = (
@@ -55,6 +55,17 @@ WIDE_LOSS = (
     "apart; use a smaller --tolerance"
 )
 INFINITE = "infinite or unknown: people gave words for which no probability above 0 was found"
+
+
+def is_withheld(estimate: Estimate) -> bool:
+    """Return whether a metric has no value because its bounds are too wide."""
+    return estimate.value is None and (estimate.reason or "").startswith((WITHHELD, WIDE_LOSS))
+
+
+def remedy(store: Store, metrics: Collection[str] = ("overlap",)) -> str:
+    """Return the option that gives metrics a value; fine-tuning has no --estimator."""
+    is_loss, is_tuned = {*metrics} <= {"log_loss"}, store.manifest["command"] == "finetune"
+    return "a smaller --tolerance" if is_loss or is_tuned else "--estimator mc"
 
 
 def system_results(store: Store, system: str, interval: str) -> Iterator[Result]:
@@ -95,7 +106,8 @@ def _estimates(
         for name in metrics.keys() & set(PERSON_METRICS):
             metrics[name] = covering_persons(metrics[name], sums[name], reductions[name], changes)
     for name in unknown_metrics(metrics):
-        metrics[name] = replace(metrics[name], value=None, interval=None, reason=WITHHELD)
+        reason = f"{WITHHELD}; use {remedy(store)}"
+        metrics[name] = replace(metrics[name], value=None, interval=None, reason=reason)
     if (loss := metrics.get("log_loss")) and loss.value is None:
         high = metrics["log_loss_high"].value
         metrics["log_loss"] = replace(loss, reason=INFINITE if high is None else WIDE_LOSS)
@@ -144,7 +156,8 @@ def tolerance_notes(store: Store) -> Iterator[str]:
             widest, mean = max(widest, float(width.mean())), f"mean width {width.mean():.3f}"
             parts.append(f"{missed} of {len(width)} contexts of {name} ({mean})")
     if parts:
-        advice = f"; means with bounds over {WIDE:g} apart are not reported: use --estimator mc"
+        fix = f"use {remedy(store)}"
+        advice = f"; means with bounds over {WIDE:g} apart are not reported: {fix}"
         yield (
             f"the bounds of sq_distance are further apart than the tolerance {tolerance:g} on "
             f"{', '.join(parts)}; see sq_distance_low and sq_distance_high in --json"

@@ -98,7 +98,8 @@ def comparison_data(compared: Compared) -> Table:
 
 def summary(compared: Compared) -> Iterator[str]:
     """Say which system is best by the first metric, and whether the difference is significant."""
-    metric = next((name for name, order in compared.order.items() if len(order) > 1), None)
+    orders = {n: order for n, order in compared.order.items() if n not in compared.secondary}
+    metric = next((name for name, order in orders.items() if len(order) > 1), None)
     if metric is None:
         return
     excluded = compared.not_ranked(metric)
@@ -128,6 +129,10 @@ def _verdict(metric: str, order: Sequence[str], family: Sequence[Comparison], al
     top = next(c for c in family if {c.first, c.second} == {best, second})
     gap = f"{_gap(top, best, metric)} {better(metric)} than {second}"
     gap += ", the next best" if len(order) > 2 and top.is_significant(alpha) else ""
+    equal = [c for c in family if best in (c.first, c.second) and c.paired.reason == IDENTICAL]
+    if equal:
+        tied = [name for name in order if any(name in (c.first, c.second) for c in equal)]
+        return f"{listed(tied)} have the same {metric} on all items; no other is {better(metric)}."
     tested = _p_text(top.p_holm) if top.p_holm is not None else "no test"
     if top.is_significant(alpha):
         return f"{leads}: {gap} ({tested})."
@@ -202,7 +207,9 @@ def _pairs(compared: ComparedTasks, whole: bool) -> Iterator[Table]:
     of_people = [c for c in compared.comparisons if c.system == PEOPLE]
     shown = compared.comparisons if whole or not of_people else of_people
     numbers = compared.families.values()
-    families = " to ".join(map(str, sorted({min(numbers, default=0), max(numbers, default=0)})))
+    most = max(numbers, default=0)
+    families = " to ".join(map(str, sorted({min(numbers, default=0), most})))
+    families += " test" if most == 1 else " tests"
     notes = [note.format(families=families) for note in _TASK_NOTES["pairs"]]
     if len(shown) < len(compared.comparisons):
         notes.append(_TASK_NOTES["more"])

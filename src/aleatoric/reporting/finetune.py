@@ -3,15 +3,14 @@
 from __future__ import annotations
 
 import math
-from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
 from aleatoric.inference.bootstrap import DEFAULT_METHOD
 from aleatoric.levels import word
-from aleatoric.levels.word_results import WIDE_LOSS, WITHHELD
+from aleatoric.levels.word_results import is_withheld, remedy
 from aleatoric.levels.word_scoring import ORACLE
-from aleatoric.reporting.tables import TEXTS, UNDEFINED, number, p_value, with_interval
+from aleatoric.reporting.tables import TEXTS, UNDEFINED, listed, number, p_value, with_interval
 from aleatoric.result_types import Result, Table
 from aleatoric.runs.run import Store
 from aleatoric.runs.tables import FINETUNING
@@ -42,41 +41,59 @@ def systems_table(
             values = (with_interval(estimate) if estimate else UNDEFINED for estimate in row)
             fluency = facts.get(name, {}).get("fluency")
             fluent = f"{perplexity(fluency['nll']):.1f}" if fluency else UNDEFINED
-            rows.append((name, *values, *_differences(compared, name, models[0]), fluent))
+            gaps = _differences(compared, name, models[0]) if compared else ()
+            rows.append((name, *values, *gaps, fluent))
     columns = (
         *("system", "overlap ↑", "D² ↓", "log loss ↓", "TVD"),
-        *("D² − base", "p Holm", *_LOG_LOSS_COLUMNS, "perplexity"),
+        *(("D² − base", "p Holm", *_LOG_LOSS_COLUMNS) if compared else ()),
+        "perplexity",
     )
     base = f"; base is {models[0]}" if models else ""
     notes = (
         _NOTES["systems"].format(base=base),
-        _NOTES["base"],
-        *_family_notes(compared),
+        *_withheld_notes(store, shown),
+        *((_NOTES["base"], *_family_notes(compared)) if compared else ()),
         _NOTES["perplexity"],
         *_temperature_notes(facts),
     )
-    wide = ("D² ↓", "log loss ↓", "TVD", *_LOG_LOSS_COLUMNS)
+    wide = ("D² ↓", "log loss ↓", "TVD", *(_LOG_LOSS_COLUMNS if compared else ()))
     return Table("Fine-tuning", columns, tuple(rows), notes, wide)
 
 
 def differences(store: Store, interval: str = DEFAULT_METHOD) -> Compared | None:
     """Compare the base with every other system, paired; `None` if there is nothing to compare.
 
-    The differences of one metric are the family that p-values are adjusted over.
+    Metrics that the base, or everything but the base, lacks because its bounds are too wide are
+    left out. The differences of one metric are the family that p-values are adjusted over.
     """
     models = word.model_systems(store)
     if len(models) < 2:
         return None
-    reasons = WITHHELD, WIDE_LOSS
-    known = Counter(r.metric for r in word.results(store) if r.estimate.reason not in reasons)
-    metrics = [metric for metric in COMPARED if known[metric] > 1]
+    known = {(r.system, r.metric) for r in word.results(store) if not is_withheld(r.estimate)}
+    base, *others = models
+    metrics = [
+        metric
+        for metric in COMPARED
+        if (base, metric) in known and any((name, metric) in known for name in others)
+    ]
     if not metrics:
         return None
     return compare([store], models, metrics, interval=interval, against=models[0])
 
 
-def _family_notes(compared: Compared | None) -> Iterator[str]:
-    tested = [c.metric for c in compared.comparisons if c.paired.test] if compared else []
+def _withheld_notes(store: Store, results: Sequence[Result]) -> Iterator[str]:
+    """Say which differences from the base are missing because bounds are too wide."""
+    for metric, heading in zip(COMPARED, ("D²", "log loss"), strict=True):
+        own = [r.system for r in results if r.metric == metric and is_withheld(r.estimate)]
+        if own:
+            yield (
+                f"{heading} of {listed(own)}: without a value and without differences, because "
+                f"the bounds are too wide; use {remedy(store, (metric,))}."
+            )
+
+
+def _family_notes(compared: Compared) -> Iterator[str]:
+    tested = [c.metric for c in compared.comparisons if c.paired.test]
     if tested:
         n = max(tested.count(metric) for metric in tested)
         listed = "the difference" if n == 1 else f"the {n} differences"
@@ -86,11 +103,11 @@ def _family_notes(compared: Compared | None) -> Iterator[str]:
         )
 
 
-def _differences(compared: Compared | None, system: str, base: str) -> Iterator[str]:
+def _differences(compared: Compared, system: str, base: str) -> Iterator[str]:
     """Yield a system minus the base by each metric; the comparison has the base first."""
     by_metric = {
         comparison.metric: comparison
-        for comparison in (compared.comparisons if compared else ())
+        for comparison in compared.comparisons
         if (comparison.first, comparison.second) == (base, system)
     }
     for metric in COMPARED:

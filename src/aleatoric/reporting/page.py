@@ -63,7 +63,8 @@ class Section:
         texts = dict.fromkeys(map(printable, remarks))
         self.remarks = [f"{text[:1].upper()}{text[1:].rstrip('.')}." for text in texts]
         self.caveats = (*part.systems_notes, *view.caveats(detailed.results), *warnings)
-        self.notes = (*(note for note in others if note not in warnings), *self.systems.notes)
+        every = dict.fromkeys((*others, *self.systems.notes))
+        self.notes = tuple(note for note in every if note not in warnings)
         self.citations = _citations(part, self.suffix)
         self.tables = view.tables(part.results)
         self.table_notes = list(dict.fromkeys(n for table in self.tables for n in table.notes))

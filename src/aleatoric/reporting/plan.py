@@ -81,7 +81,8 @@ def _goal(plan: RunPlan) -> Iterator[str]:
         yield _shares(plan.rows[-1])
     if split:
         sides = {"people": split.people, "samples": split.model, "contexts": split.contexts}
-        yield _NOTES["pilot"].format(se=split.standard_error, sides=_listed(sides))
+        facts = {"se": split.standard_error, "subset": plan.subset, "sides": _listed(sides)}
+        yield _NOTES["pilot"].format(**facts)
 
 
 def _listed(parts: dict[str, float]) -> str:

@@ -198,6 +198,14 @@ def three_sides(part: ReportPart, member: ShownSystem) -> Panels:
     return Panels(member.label, tuple(pictures), min(3, len(pictures)))
 
 
+_VALUE_BOUNDS = {
+    "length": (0.0, np.inf),
+    "perplexity": (1.0, np.inf),
+    "log_probability": (-np.inf, 0.0),
+}
+"""The least and the greatest value of statistics of one text."""
+
+
 def one_text_values(part: ReportPart) -> Panels:
     """Mean per input of each statistic of one text, of people's texts and of each system's."""
     pictures = []
@@ -206,7 +214,8 @@ def one_text_values(part: ReportPart) -> Panels:
             samples = {"people": values(part.first, CONTROL, f"{text_variability.VALUE_H}/{probe}")}
             name = f"{text_variability.VALUE_M}/{probe}"
             samples |= {m.label: values(m.store, m.system, name) for m in part.members}
-            pictures.append(_densities(probe, "mean per input", samples, (-np.inf, np.inf)))
+            bounds = _VALUE_BOUNDS.get(probe.partition(":")[0], (-np.inf, np.inf))
+            pictures.append(_densities(probe, "mean per input", samples, bounds, is_near=True))
     return Panels("", tuple(pictures), min(3, len(pictures)))
 
 
@@ -282,12 +291,15 @@ def _remarked(name: str) -> tuple[str, str]:
     return f"{name} (all the same)", f"{name} (undefined)"
 
 
-def _densities(title: str, label: str, samples: Mapping[str, Floats], bounds: Bounds) -> Lines:
+def _densities(
+    title: str, label: str, samples: Mapping[str, Floats], bounds: Bounds, is_near: bool = False
+) -> Lines:
     """Return one curve per sample, within the bounds; a name keeps its slot in every figure."""
-    # The axis goes from the lower bound to a little above all values.
+    # The axis goes from the lower bound, or a little below all values, to a little above them.
     every, shown = np.concatenate([*samples.values()]), (0.0, 1.0)
     if len(every):
-        low = bounds[0] if np.isfinite(bounds[0]) else float(every.min() - 0.3 * np.ptp(every))
+        low = max(bounds[0], float(every.min() - 0.3 * np.ptp(every)))
+        low = low if is_near or not np.isfinite(bounds[0]) else bounds[0]
         top = max(float(every.max()), low)
         shown = low, min(bounds[1], top + 0.3 * ((top - low) or 1.0))
     lines, marks = [], []

@@ -184,14 +184,16 @@ class TextView(View):
 
     def system_rows(self, by_metric: ByMetric, letters: Letters) -> tuple[tuple[Column, ...], Rows]:
         """Return one row per probe and system."""
+        measured = {metric.partition("/")[0] for _, metric in by_metric}
+        headings = {m: own for m, own in self.columns.items() if m != SAME_LENGTH or m in measured}
         columns = (
             *(Column("probe", "text"), Column("system", "text")),
-            *(Column(heading, help=about) for ((heading, about),) in self.columns.values()),
+            *(Column(heading, help=about) for ((heading, about),) in headings.values()),
             Column("inputs"),
         )
         rows = []
         for names, metrics in _by_probe(by_metric.values()).items():
-            shown = [metrics.get(metric) for metric in self.columns]
+            shown = [metrics.get(metric) for metric in headings]
             if any(shown):
                 cells = (TableCell.value(result, letters) for result in shown)
                 count = TableCell.count(tables.counted(filter(None, shown)).n_items)

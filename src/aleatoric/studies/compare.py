@@ -14,9 +14,9 @@ from aleatoric.data.selection import PART_ONLY
 from aleatoric.errors import UsageError
 from aleatoric.inference.bootstrap import DEFAULT_METHOD, check_method
 from aleatoric.inference.estimate import at_level, bounded_difference
-from aleatoric.levels.base import level_of
+from aleatoric.levels.base import level_of, unfinished_notes
 from aleatoric.levels.base import results as results_of
-from aleatoric.levels.word_results import WIDE_LOSS, WITHHELD, has_persons
+from aleatoric.levels.word_results import has_persons, is_withheld, remedy
 from aleatoric.result_types import Result
 from aleatoric.runs.run import Store, labels_of
 from aleatoric.runs.session import saved_notes
@@ -40,6 +40,8 @@ BRACKETS = {"tvd": ("tvd_debiased", "tvd"), "log_loss": ("log_loss_low", "log_lo
 """Metric -> the ends of the range of its true value."""
 _SPOKEN = {"tvd": "TVD", "log_loss": "log loss"}
 PROPER = ("sq_distance", "log_loss")
+MOST_NAMED = 4
+"""The number of systems or pairs that a note names."""
 Members = Sequence[ComparedSystem]
 Families = Mapping[str, Sequence[Comparison]]
 """Metric -> comparisons whose p-values are adjusted together."""
@@ -67,6 +69,9 @@ class Compared(Comparisons):
     """Whether all systems were reduced to the same number of draws per item."""
     dependent: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
     """Overlap, or energy by a probe -> systems whose answers seem to depend on the people's."""
+    secondary: tuple[str, ...] = ()
+    """Metrics that were not asked for by name and do not lead: no sentence ranks systems by them.
+    """
 
     def not_ranked(self, metric: str) -> tuple[str, ...]:
         """Return the systems that a metric does not rank; an overlap above 1 concerns all words."""
@@ -125,13 +130,17 @@ def compare(
     unused = [store.path for store in stores if store.path not in used]
     # All compared runs have the same note about a part of their corpus.
     saved = (note for member in members for note in saved_notes(member.store))
+    leading = tuple(metrics) or level_of(members[0].store).compared_first
+    secondary = tuple(name for name in names if not comparing.fits(name, leading))
     notes += [
+        *_withheld_notes(members, leading, is_ranked=len(secondary) < len(names)),
         *dict.fromkeys(note for note in saved if note.startswith(PART_ONLY)),
+        *(note for store in stores for note in unfinished_notes(store)),
         *(f"{path}: no system of this run is compared" for path in unused),
         *notes_of(members, comparisons, evidence, alpha),
         *_value_notes(order, values, n_items),
     ]
-    facts = alpha, tuple(notes), matched, _dependent(members)
+    facts = alpha, tuple(notes), matched, _dependent(members), secondary
     return Compared(comparisons, values, n_items, order, letters, *facts)
 
 
@@ -158,14 +167,19 @@ def _members(stores: Sequence[Store], systems: Sequence[str]) -> list[ComparedSy
             "name another run or another --system."
         )
     saved: dict[tuple[Path, str], dict[str, Result]] = {}
+    withheld: dict[tuple[Path, str], list[str]] = {}
     for store in stores:
         names = [name for owner, name in map(named.__getitem__, chosen) if owner.path == store.path]
         for result in results_of(store, systems=names):
-            if result.estimate.reason not in (WITHHELD, WIDE_LOSS):
-                saved.setdefault((store.path, result.system), {})[result.metric] = result
+            key = store.path, result.system
+            if is_withheld(result.estimate):
+                withheld.setdefault(key, []).append(result.metric)
+            else:
+                saved.setdefault(key, {})[result.metric] = result
+    keys = {label: (named[label][0].path, named[label][1]) for label in chosen}
     return [
-        ComparedSystem(*named[label], label, saved.get((named[label][0].path, named[label][1]), {}))
-        for label in chosen
+        ComparedSystem(*named[label], label, saved.get(key, {}), withheld.get(key, ()))
+        for label, key in keys.items()
     ]
 
 
@@ -174,15 +188,46 @@ def _metrics(members: Members, metrics: Sequence[str], only_leading: bool) -> li
     level = level_of(members[0].store)
     counts = Counter(name for member in members for name in member.results)
     shared = [name for name, count in counts.items() if count > 1]
+    for pattern in metrics:
+        if not comparing.matching(shared, (pattern,)):
+            _check_reported(members, (pattern,))
     comparing.check_known(shared, metrics)
     first = comparing.matching(shared, level.compared_first) if only_leading else ()
     chosen = (
         comparing.matching(shared, metrics) or first or comparing.matching(shared, level.compared)
     )
     if not chosen:
+        _check_reported(members, level.compared)
         labels = ", ".join(member.label for member in members)
         raise UsageError(f"no two of {labels} share a metric; name other systems.")
     return list(chosen)
+
+
+def _check_reported(members: Members, patterns: Sequence[str]) -> None:
+    """Refuse metrics that systems lack because their bounds are too wide."""
+    if lacking := _withheld(members, patterns):
+        raise UsageError(f"{'; '.join(lacking)}, or name another --metric.")
+
+
+def _withheld(members: Members, patterns: Sequence[str]) -> list[str]:
+    """Say which metrics of which systems have too wide bounds, and what helps."""
+    by_metrics: dict[tuple[str, ...], list[ComparedSystem]] = {}
+    for member in members:
+        if lacking := comparing.matching(member.withheld, patterns):
+            by_metrics.setdefault(lacking, []).append(member)
+    return [
+        f"{_some(names, len(names))} of {_some([m.label for m in lacking])} "
+        f"{'is' if len(names) == 1 else 'are'} not reported, because the bounds are too wide; "
+        f"use {remedy(lacking[0].store, names)}"
+        for names, lacking in by_metrics.items()
+    ]
+
+
+def _some(names: Sequence[str], most: int = MOST_NAMED) -> str:
+    """Name the first of many in a list, and say how many more there are."""
+    if len(names) > most:
+        return f"{', '.join(names[:most])} and {len(names) - most} more"
+    return " and ".join(filter(None, (", ".join(names[:-1]), names[-1])))
 
 
 def _evidence(
@@ -242,6 +287,7 @@ def _compare_all(
             labels = first.label, second.label
             comparisons.append(Comparison(metric, *labels, paired, signatures=(left, right)))
     if not comparisons:
+        _check_reported(members, metrics)
         listed = ", ".join(member.label for member in members)
         raise UsageError(
             f"{listed}: no two of these have answers; finish the runs with aleatoric resume."
@@ -259,7 +305,10 @@ def _check_comparable(members: Members) -> None:
     """Refuse systems whose signatures differ in anything but the system itself."""
     for first, second in combinations(members, 2):
         for metric in first.results.keys() & second.results.keys():
-            _check_equal(first.store, second.store, *(_fields(m, metric) for m in (first, second)))
+            left, right = (_fields(member, metric) for member in (first, second))
+            if _corpus_of(first, metric) == _corpus_of(second, metric):
+                right["corpus"] = left["corpus"]
+            _check_equal(first.store, second.store, left, right)
 
 
 def _without_clusters(members: Members, metrics: Sequence[str]) -> list[ComparedSystem]:
@@ -282,6 +331,14 @@ def _fields(member: ComparedSystem, metric: str) -> dict[str, str]:
     signature = member.results[metric].signature
     corpus = f"{signature.corpus}#{signature.corpus_sha256[:12]}"
     return {"corpus": corpus, **comparing.protocol_of(member, metric)}
+
+
+def _corpus_of(member: ComparedSystem, metric: str) -> tuple[str, str]:
+    """Return what identifies a corpus: of a user's file its checksum and part, not its name."""
+    facts, signature = member.store.manifest["corpus"], member.results[metric].signature
+    is_own = facts.get("version") == "own"
+    name = signature.corpus.removeprefix(facts["name"]) if is_own else signature.corpus
+    return name, signature.corpus_sha256
 
 
 def _check_equal(
@@ -311,6 +368,14 @@ def notes_of(
     yield from joined(impossible(families, alpha))
     yield from _contradictions(families, alpha)
     yield from _brackets(members, families, evidence)
+
+
+def _withheld_notes(members: Members, leading: Sequence[str], is_ranked: bool) -> Iterator[str]:
+    """Note leading metrics that are not reported, and whether any is left to rank systems by."""
+    lacking = _withheld(members, leading)
+    yield from lacking
+    if lacking and not is_ranked:
+        yield f"the systems are not ranked: no two of them have {' or '.join(leading)}"
 
 
 def dependent_notes(dependent: Mapping[str, Sequence[str]]) -> Iterator[str]:
@@ -365,9 +430,14 @@ def _value_notes(
 
 
 def reasons(comparisons: Sequence[Comparison]) -> Iterator[str]:
-    """Note why pairs have no test: one line per pair and reason."""
-    without = [c for c in comparisons if c.paired.reason]
-    yield from joined((f", {_listed([c])}: {c.paired.reason}", c.metric) for c in without)
+    """Note why pairs have no test: one line per reason, with some of its pairs."""
+    without: dict[tuple[str, str], list[Comparison]] = {}
+    for comparison in comparisons:
+        if comparison.paired.reason:
+            key = comparison.paired.reason, comparison.metric
+            without.setdefault(key, []).append(comparison)
+    texts = ((f", {_listed(own)}: {why}", metric) for (why, metric), own in without.items())
+    yield from joined(texts)
 
 
 def joined(notes: Iterable[tuple[str, str]]) -> Iterator[str]:
@@ -436,7 +506,10 @@ def _brackets_overlap(pair: Comparison, names: tuple[str, str], evidence: Eviden
 
 
 def _listed(comparisons: Sequence[Comparison]) -> str:
-    return ", ".join(c.pair for c in comparisons)
+    """Name the first of many pairs, and say how many more there are."""
+    more = len(comparisons) - MOST_NAMED
+    named = ", ".join(c.pair for c in comparisons[:MOST_NAMED])
+    return f"{named} and {more} more" if more > 0 else named
 
 
 def _uneven_draws(members: Members, metrics: Mapping[str, object]) -> Iterator[str]:

@@ -416,6 +416,8 @@ class ComparedSystem:
     label: str
     results: Mapping[str, Result]
     """Results by metric."""
+    withheld: Collection[str] = ()
+    """Metrics without a value because their bounds are too wide."""
 
 
 def protocol_of(

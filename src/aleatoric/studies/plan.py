@@ -138,6 +138,8 @@ class PlanSource:
     people: tuple[int, ...] = ()
     samples: tuple[Size, ...] = ()
     """Numbers that are tried by default; without any, some around the pilot's."""
+    subset: str = ""
+    """Which items of a pilot the plan uses, after "SE"; empty if all."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -186,6 +188,8 @@ class RunPlan(Tabular):
     notes: tuple[str, ...]
     split: VarianceParts | None = None
     """The noise of a pilot's own mean by source."""
+    subset: str = ""
+    """Which items of a pilot the plan uses, after "SE"; empty if all."""
 
     def records(self) -> list[dict[str, Any]]:
         """Return one dict per design."""
@@ -217,7 +221,7 @@ def make_plan(source: PlanSource, target: Target, grid: Grid) -> RunPlan:
         for groups in grid.groups or _groups(known, Design(*pair, pilot.groups, crowding), target)
     )
     notes = (*source.notes, *_few_groups_note(rows, target.level))
-    return RunPlan(source.name, target, rows, notes, source.split)
+    return RunPlan(source.name, target, rows, notes, source.split, source.subset)
 
 
 def _few_groups_note(rows: Sequence[PlanRow], level: float) -> Iterator[str]:

@@ -7,7 +7,7 @@ nothing is extrapolated from samples of other sizes.
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from itertools import islice, product
 
 import numpy as np
@@ -27,7 +27,7 @@ from aleatoric.inference.planning import (
     between_and_within,
     group_columns,
 )
-from aleatoric.levels.base import NAMED, level_of
+from aleatoric.levels.base import NAMED, level_of, unfinished_notes
 from aleatoric.levels.text import Text
 from aleatoric.levels.text_scoring import CHUNK, PERSONS_KEY, Scorer
 from aleatoric.levels.text_variability import Group, score_blocks
@@ -40,6 +40,8 @@ from aleatoric.studies.plan import Known, PlanSource, around
 from aleatoric.types import Case, Categorical, Floats, Ints
 
 _NO_SPREAD = 1e-12
+ENOUGH = "two answers of people and draws of the model"
+"""What a context must have."""
 _Page = tuple[list[str], Ints, Floats, Parts]
 """Groups of some inputs, their numbers of texts on both sides, their values and their parts."""
 
@@ -104,15 +106,17 @@ def text_pilot(store: Store, names: Sequence[str], metric: str | None) -> TextPi
     """Return the values and noise of a metric for one system, or for a difference of two."""
     metric, probe = _checked_metric(store, metric)
     weights = Weights.of(metric.partition("/")[0])
+    needed = "4 texts" if weights.human or weights.model else "2 texts"
+    enough = f"{needed} on each side that {metric} compares, all with distances"
     pages = list(_pages(store, names, probe, weights))
     if not pages:
-        needed = "4 texts" if weights.human or weights.model else "2 texts"
-        problem = f"no input has {needed} on each side that {metric} compares, all with distances"
+        problem = f"no input has {enough}"
         raise UsageError(f"{store.path}: {problem}; plan from a run with more texts per input.")
     names_of, sizes, values_of, parts = zip(*pages, strict=True)
     groups = np.unique(np.concatenate(names_of), return_inverse=True)[1]
     values = np.concatenate(values_of)
-    check_spread(str(store.path), "inputs", groups.tolist(), values.tolist())
+    kept = _kept("inputs", enough, len(values), store.n_items)
+    check_spread(str(store.path), "inputs", groups.tolist(), values.tolist(), kept)
     n_left_out = store.n_items - len(values)
     return TextPilot(metric, values, Parts.joined(parts), np.concatenate(sizes), groups, n_left_out)
 
@@ -124,7 +128,9 @@ def text_source(
     n, m = np.median(pilot.sizes, axis=0).astype(int).tolist()
     by_people, by_draws = (part.any() for part in pilot.own_noise())
     tried = around(n) if by_people else (n,), around(m) if by_draws else (m,)
-    return source_of(name, pilot, correlation, (*_notes(pilot), *notes), pilot.split(), *tried)
+    source = source_of(name, pilot, correlation, (*_notes(pilot), *notes), pilot.split(), *tried)
+    used = len(pilot.values)
+    return replace(source, subset=_subset("inputs", used, used + pilot.n_left_out))
 
 
 def _notes(pilot: TextPilot) -> Iterator[str]:
@@ -134,16 +140,36 @@ def _notes(pilot: TextPilot) -> Iterator[str]:
         yield f"{n} of {total} inputs have too few texts, or pairs without a distance: left out."
 
 
-def check_spread(run: str, items: str, groups: Sequence[object], values: Sequence[float]) -> None:
-    """Refuse a pilot that says nothing about how items or their groups differ."""
+def _kept(items: str, enough: str, n: int, total: int) -> str:
+    """Say how few items have what the plan needs; empty if all have it."""
+    return (
+        "" if n == total else f"only {n} of {total} {items} {'has' if n == 1 else 'have'} {enough}"
+    )
+
+
+def _subset(items: str, n: int, total: int) -> str:
+    return "" if n == total else f" over the {n} of {total} {items} that the plan uses"
+
+
+def check_spread(
+    run: str, items: str, groups: Sequence[object], values: Sequence[float], kept: str = ""
+) -> None:
+    """Refuse a pilot that says nothing about how items or their groups differ.
+
+    `kept` says how many items are left if some lack what the plan needs.
+    """
     if len(set(groups)) < 2:
+        problem = f"its {items} are in one group"
+        if kept:
+            problem = f"{kept}, all in one group" if len(groups) > 1 else kept
         raise UsageError(
-            f"{run}: its {items} are in one group, which says nothing about how groups differ; "
-            "use a pilot of several groups, or --assume."
+            f"{run}: {problem}, which says nothing about how groups differ; use a pilot "
+            f"{f'with such {items} in' if kept else 'of'} several groups, or --assume."
         )
     if np.ptp(values) < _NO_SPREAD:
+        problem = f"{kept}, and all of these" if kept else f"all its {items}"
         raise UsageError(
-            f"{run}: all its {items} have the same value, which says nothing about how they "
+            f"{run}: {problem} have the same value, which says nothing about how they "
             "differ; use another pilot, or --assume."
         )
 
@@ -251,7 +277,7 @@ def pilot_source(
             f"{store.path}: has both systems, and so their correlation; leave out --correlation."
         )
     knows_persons = has_persons(store) or store.meta(PERSONS_KEY)
-    notes = [*notes_on("plan_persons")] if knows_persons else []
+    notes = [*(notes_on("plan_persons") if knows_persons else ()), *unfinished_notes(store)]
     assumes_second = differs and len(names) == 1
     correlation = (0.5 if correlation is None else correlation) if assumes_second else None
     if assumes_second:
@@ -263,21 +289,23 @@ def pilot_source(
         pilot = text_pilot(store, names, metric)
         return text_source(f"{pilot.metric} of {label}", pilot, correlation, tuple(notes))
     contexts = tuple(_contexts(store, names))
-    _check(contexts, str(store.path))
+    _check(contexts, store)
+    if n_left_out := store.n_items - len(contexts):
+        notes.append(f"{n_left_out} of {store.n_items} contexts do not have {ENOUGH}: left out.")
     split = None if len(names) == 2 else _split(contexts)
     explained = (*notes_on("plan_words"), *notes)
-    return source_of(f"TVD of {label}", Pilot(contexts, seed), correlation, explained, split)
+    source = source_of(f"TVD of {label}", Pilot(contexts, seed), correlation, explained, split)
+    return replace(source, subset=_subset("contexts", len(contexts), store.n_items))
 
 
-def _check(contexts: Sequence[Context], run: str) -> None:
+def _check(contexts: Sequence[Context], store: Store) -> None:
     """Refuse a pilot that says nothing about how contexts differ."""
     if not contexts:
-        raise UsageError(
-            f"{run}: no context has two answers of people and draws of the model; use another "
-            "pilot, or --assume."
-        )
+        problem = f"{store.path}: no context has {ENOUGH}"
+        raise UsageError(f"{problem}; use another pilot, or --assume.")
     values = [noise.distance(context.seen) for context in contexts]
-    check_spread(run, "contexts", [context.group for context in contexts], values)
+    kept = _kept("contexts", ENOUGH, len(contexts), store.n_items)
+    check_spread(str(store.path), "contexts", [c.group for c in contexts], values, kept)
 
 
 def _split(contexts: Sequence[Context]) -> VarianceParts | None:

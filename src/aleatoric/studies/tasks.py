@@ -18,7 +18,7 @@ from aleatoric.inference.bootstrap import DEFAULT_METHOD, NO_INTERVALS, check_me
 from aleatoric.inference.estimate import bounded_difference
 from aleatoric.inference.paired import Paired
 from aleatoric.inference.unpaired import Sample, unpaired
-from aleatoric.levels.base import Level, level_of
+from aleatoric.levels.base import Level, level_of, unfinished_notes
 from aleatoric.levels.base import results as results_of
 from aleatoric.result_types import Result
 from aleatoric.runs.run import Store, labels_of
@@ -286,6 +286,7 @@ def _notes(
         yield from _lacking(task, chosen)
     yield from _differing_fields(tasks, chosen)
     for task in tasks:
+        yield from (note for store in task.stores for note in unfinished_notes(store))
         saved = dict.fromkeys(note for store in task.stores for note in saved_notes(store))
         yield from (f"{task.name}: {note}" for note in saved if note.startswith(PART_ONLY))
     yield from reasons(comparisons)

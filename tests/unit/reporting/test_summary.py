@@ -80,6 +80,23 @@ def test_equal_systems_are_not_ranked() -> None:
     assert said(Comparison("e_ece", "a", "b", equal)) == "a and b have the same values of e_ece."
 
 
+def test_equal_systems_at_the_top_are_named_together() -> None:
+    equal = Paired(Estimate(0.0, None, 9, 9), None, None, IDENTICAL)
+    for metric, value, which in (("overlap", 0.2, "higher"), ("energy/lexical-1", -0.2, "lower")):
+        pairs = (
+            Comparison(metric, "a", "b", equal),
+            pair(metric, "a", "c", value, 0.001),
+            pair(metric, "b", "c", value, 0.001),
+        )
+        assert said(*pairs) == f"a and b have the same {metric} on all items; no other is {which}."
+
+
+def test_metric_that_was_not_asked_for_and_does_not_lead_names_no_best_system() -> None:
+    pairs = (pair("tvd", "a", "b", -0.07, 0.001),)
+    order = {"tvd": order_of("tvd", pairs)}
+    assert [*summary(Compared(pairs, {}, {}, order, {}, 0.05, (), secondary=("tvd",)))] == []
+
+
 @pytest.mark.parametrize("metric", ["agreement_M", "dmu_M/lexical-1"])
 def test_a_metric_without_a_direction_ranks_nothing(metric: str) -> None:
     assert said(pair(metric, "a", "b", 0.07, 0.001)) == ""
@@ -185,3 +202,17 @@ def test_interval_of_a_bound_of_log_loss_is_not_negative() -> None:
     cut = bounded(Estimate(0.1, interval, 9, 9), "log_loss_low").interval
     assert cut is not None
     assert (cut.low, cut.high) == (0.0, 0.4)
+
+
+def test_table_of_systems_has_variability_at_same_length_where_it_is_measured() -> None:
+    signature = Signature("c", "0", "m", "d", "e", {}, "10", 0, "", "1")
+    by_metric = {
+        ("bot", name): Result("bot", name, signature, Estimate(value, None, 9, 3))
+        for name, value in (("energy/p", 0.1), ("dmu_M/p", 0.2), ("dmu_M_same_length/p", 0.05))
+    }
+    columns, (row,) = view_of("text").system_rows(by_metric, {})
+    shown = {column.heading: cell.text for column, cell in zip(columns, row, strict=True)}
+    assert (shown["μM − μH"], shown["at same length"]) == ("0.200", "0.050")
+    del by_metric["bot", "dmu_M_same_length/p"]
+    columns, _ = view_of("text").system_rows(by_metric, {})
+    assert "at same length" not in [column.heading for column in columns]

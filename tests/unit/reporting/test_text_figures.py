@@ -313,6 +313,22 @@ def test_only_self_variability_is_called_variability() -> None:
     assert not any("various" in text for text in captions.values())
 
 
+def test_curve_of_lengths_ends_at_0(tmp_path: Path) -> None:
+    sizes = [1, 1, 1, 2, 2, 3, 5, 8, 13, 21, 34, 55]
+    people, bot = tmp_path / "people.jsonl", tmp_path / "bot.jsonl"
+    rows = [{"id": i, "input": "x", "references": ["a " * n] * 2} for i, n in enumerate(sizes)]
+    people.write_text("".join(json.dumps(row) + "\n" for row in rows))
+    rows = [{"id": i, "texts": ["b " * n] * 2} for i, n in enumerate(sizes)]
+    bot.write_text("".join(json.dumps(row) + "\n" for row in rows))
+    job = TextJob(str(people), (f"recorded:{bot}",), probes=("length",), tokeniser="whitespace")
+    with run_job(job, tmp_path / "run") as opened:
+        (lengths,) = collect_texts.one_text_values(part_of([opened])).pictures
+    assert isinstance(lengths, Lines)
+    assert lengths.x_ends is not None
+    assert lengths.x_ends[0] == 0
+    assert all(min(line.x) == 0 for line in lengths.lines)
+
+
 def test_statistics_of_one_text_have_a_table_and_a_figure(store: Store, tmp_path: Path) -> None:
     models = tuple(f"recorded:{tmp_path / name}.jsonl" for name in ("copier", "human"))
     probes = ("lexical-1", "length")

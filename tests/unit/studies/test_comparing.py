@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from pathlib import Path
 
 import pytest
@@ -9,9 +10,10 @@ import pytest
 from aleatoric.errors import UsageError
 from aleatoric.inference.paired import IDENTICAL, NO_ITEMS, ONE_GROUP
 from aleatoric.inference.two_samples import holm
+from aleatoric.levels import word_results
 from aleatoric.levels.base import run_job
 from aleatoric.levels.word import WordJob, results
-from aleatoric.reporting.comparisons import comparison_tables
+from aleatoric.reporting.comparisons import comparison_tables, summary
 from aleatoric.runs.run import Store
 from aleatoric.studies.compare import compare
 
@@ -199,3 +201,54 @@ def test_interval_method_is_respected(three: Store) -> None:
     }
     with pytest.raises(UsageError, match="no interval 'exact'"):
         compare([three], interval="exact")
+
+
+def _withhold(monkeypatch: pytest.MonkeyPatch, *metrics: str) -> None:
+    monkeypatch.setattr(word_results, "unknown_metrics", lambda found: {*metrics} & found.keys())
+
+
+def test_no_system_is_named_best_if_leading_metrics_are_not_reported(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    store = word_run(tmp_path / "wide", "toy", COLD)
+    _withhold(monkeypatch, "overlap", "sq_distance")
+    found = compare([store], only_leading=True)
+    assert {c.metric for c in found.comparisons} == {"agreement_M", "tvd"}
+    assert [*summary(found)] == []
+    assert found.notes[:2] == (
+        f"overlap and sq_distance of toy and {COLD} are not reported, because the bounds are too "
+        "wide; use --estimator mc",
+        "the systems are not ranked: no two of them have overlap or sq_distance or log_loss",
+    )
+    asked = compare([store], metrics=["tvd"])
+    assert "tvd" in " ".join(summary(asked))
+    assert not any("ranked" in note for note in asked.notes)
+    with pytest.raises(
+        UsageError, match=r"overlap of toy and .* is not reported, because .* mc, or"
+    ):
+        compare([store], metrics=["overlap"])
+
+
+def test_comparison_without_any_reported_metric_gives_the_reason(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    store = word_run(tmp_path / "wide", "toy", COLD)
+    _withhold(monkeypatch, "overlap", "sq_distance", "agreement_M", "tvd")
+    with pytest.raises(UsageError, match=r"tvd of toy and .* are not reported, because the bounds"):
+        compare([store])
+
+
+def test_file_under_another_name_is_the_same_corpus(tmp_path: Path) -> None:
+    rows = [
+        {"id": str(i), "group": i // 2, "context": f"They saw the {i}", "responses": ["a", "b"]}
+        for i in range(12)
+    ]
+    stores = []
+    for name, limit in (("first", None), ("copy", None), ("part", 8)):
+        path = tmp_path / f"{name}.jsonl"
+        path.write_text("".join(json.dumps(row) + "\n" for row in rows))
+        stores.append(word_run(tmp_path / name, "toy", corpus=str(path), limit=limit))
+    first, copy, part = stores
+    assert compare([first, copy]).n_items["sq_distance"] == 12
+    with pytest.raises(UsageError, match=r"corpus \(first#.* v part\[limit=8\]#.*\) differs"):
+        compare([first, part])

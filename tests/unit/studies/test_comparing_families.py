@@ -127,6 +127,12 @@ def test_infinite_log_loss_is_not_excluded() -> None:
     assert any(INFINITE in note for note in notes(["log_loss"], a=finite, b=infinite))
 
 
+def test_pairs_with_the_same_reason_share_a_note() -> None:
+    lossy = items(range(20), log_loss=[math.nan, *noisy(1.0, 19, 1)], confidence=0.5)
+    (note,) = (n for n in notes(["log_loss"], **dict.fromkeys("abcd", lossy)) if INFINITE in n)
+    assert note == f"log_loss, a v b, a v c, a v d, b v c and 2 more: {INFINITE}"
+
+
 def test_finite_log_loss_is_compared_as_mean() -> None:
     sides = noisy(2.0, 20, 0), noisy(1.0, 20, 1)
     one, other = (items(range(20), log_loss=own, confidence=0.5) for own in sides)

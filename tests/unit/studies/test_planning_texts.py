@@ -15,6 +15,7 @@ from aleatoric.errors import UsageError
 from aleatoric.inference.components import ShapedDistances, Weights, parts_of
 from aleatoric.levels.base import run_job
 from aleatoric.levels.text import TextJob
+from aleatoric.reporting.plan import plan_table
 from aleatoric.rng import stream
 from aleatoric.runs.run import Store
 from aleatoric.studies.plan import Grid, RunPlan, Target, make_plan
@@ -184,14 +185,27 @@ def test_inputs_with_few_texts_are_left_out(tmp_path: Path) -> None:
     rows[0]["references"] = ["a", "b", "c"]
     (tmp_path / "p.jsonl").write_text("".join(json.dumps(row) + "\n" for row in rows))
     job = TextJob(str(tmp_path / "p.jsonl"), probes=("lexical-1",), tokeniser="whitespace")
-    same = pytest.raises(UsageError, match="all its inputs have the same value")
+    few = "only 5 of 6 inputs have 4 texts .*, and all of these have the same value"
+    same = pytest.raises(UsageError, match=few)
     with run_job(job, tmp_path / "run") as store, same:
         planned(store, metric="mean_H/lexical-1")
     rows[3]["references"] = ["a b", "b c", "c d", "d e"]
     (tmp_path / "p.jsonl").write_text("".join(json.dumps(row) + "\n" for row in rows))
     with run_job(job, tmp_path / "other") as store:
-        notes = planned(store, metric="mean_H/lexical-1").notes
-    assert any(note.startswith("1 of 6 inputs have too few texts") for note in notes)
+        plan = planned(store, metric="mean_H/lexical-1")
+    assert any(note.startswith("1 of 6 inputs have too few texts") for note in plan.notes)
+    own = "The pilot's own SE over the 5 of 6 inputs that the plan uses is"
+    assert any(note.startswith(own) for note in plan_table(plan).notes)
+
+
+def test_pilot_with_one_usable_input_is_rejected_with_the_numbers(tmp_path: Path) -> None:
+    rows = [{"id": i, "input": "x", "references": ["a", "b"]} for i in range(6)]
+    rows[3]["references"] = ["a b", "b c", "c d", "d e"]
+    (tmp_path / "p.jsonl").write_text("".join(json.dumps(row) + "\n" for row in rows))
+    job = TextJob(str(tmp_path / "p.jsonl"), probes=("lexical-1",), tokeniser="whitespace")
+    one = pytest.raises(UsageError, match=r"only 1 of 6 inputs has 4 texts on each side .* such")
+    with run_job(job, tmp_path / "run") as store, one:
+        planned(store, metric="mean_H/lexical-1")
 
 
 BAD: list[tuple[tuple[str, ...], str]] = [
