@@ -40,13 +40,12 @@ _QUESTIONS = (
     "texts of the questions, in its second header line, use context=@header2"
 )
 _COUNTS = re.compile(
-    r"n|freq|frequency|frequencies|(counts?|numbers?)(of.+)?|n?(responses|answers|people)"
+    r"n|weights?|freq|frequency|frequencies|(counts?|numbers?)(of.+)?|n?(responses|answers|people)"
     r"|(n|resp|response|answer|people)(counts?|freq|frequency)"
 )
 """Folded names of columns that may hold how many people gave an answer."""
-_SEVERAL = re.compile(r"0*([2-9]|[1-9]\d+)(\.0+)?")
 _SHARES = re.compile(
-    r".*(cloze|prob|proportion|percent|prozent|pct|share|anteil|weight|relfreq|relativefreq).*|p|%"
+    r".*(cloze|prob|proportion|percent|prozent|pct|share|anteil|relfreq|relativefreq).*|p|%"
 )
 """Folded names of columns that may hold the proportion of people who gave an answer."""
 _NO_COUNTS = re.compile(
@@ -57,6 +56,7 @@ _NO_COUNTS = re.compile(
 """Folded names of columns that hold numbers, but not how many people gave an answer."""
 _PERSONS = re.compile(r"(participants?|subj(ects?)?|ppt?|persons?|workers?|users?|vpn?)(id|nr|no)?")
 """Folded names of columns that may say who gave an answer."""
+_PERCENT = 100
 _FEW_TEXTS = 0.05
 """The share of cells without a number up to which a column is one of numbers."""
 _MOST, _SEVERAL_CONTEXTS = 0.5, 3
@@ -226,50 +226,56 @@ class _Unused:
     """What the numbers of a column that is not used look like."""
 
     def __init__(self, name: str) -> None:
-        self.name, self._folded = name, _folded(name)
+        self.name, folded = name, _folded(name)
+        self._like_counts = _COUNTS.fullmatch(folded) is not None
+        self._like_shares = _SHARES.fullmatch(folded) is not None
+        self._like_others = _NO_COUNTS.fullmatch(folded) is not None
         self._sums: dict[str, float] = {}
         self._last: dict[str, float] = {}
-        self._rows = self._texts = 0
-        self._largest, self._varying, self._fractions, self._steps = 0.0, set[str](), False, True
-        self._is_several = False
+        self._varying: set[str] = set()
+        self._largest, self._rows, self._texts = 0.0, 0, 0
+        self._has_fractions = self._is_several = self._is_excluded = False
+        self._is_series = True
 
     def add(self, context: str, cell: str) -> None:
         """Add the cell of one row."""
         self._rows += 1
-        if self._texts > 10 + _FEW_TEXTS * self._rows:
+        if self._is_excluded and not self._like_counts:
             return
         value = _number(cell)
         if value is None or value < 0:
             self._texts += 1
+            self._is_excluded = self._texts > 10 + _FEW_TEXTS * self._rows
             return
-        self._is_several = self._is_several or _SEVERAL.fullmatch(cell) is not None
-        if (last := self._last.get(context)) is not None and last != value:
+        is_whole, last = value == int(value), self._last.get(context)
+        if last is not None and last != value:
             self._varying.add(context)
-        self._steps = self._steps and (last is None or value == last + 1)
+        self._is_several = self._is_several or (is_whole and value > 1)
+        self._is_series = self._is_series and (last is None or value == last + 1)
         self._last[context] = value
         self._sums[context] = self._sums.get(context, 0.0) + value
         self._largest = max(self._largest, value)
-        self._fractions = self._fractions or value != int(value)
+        self._has_fractions = self._has_fractions or not is_whole
+        self._is_excluded = self._has_fractions and self._largest > _PERCENT
 
     @property
     def is_named_count(self) -> bool:
         """Whether it is named like counts, and one of its numbers is a count above 1."""
-        return self._is_several and _COUNTS.fullmatch(self._folded) is not None
+        return self._is_several and self._like_counts
 
     @property
     def may_hold_counts(self) -> bool:
         """Whether it holds whole numbers like counts, without a name that says something else."""
-        is_whole = self._varies and not self._fractions and self._largest > 1
-        named = _NO_COUNTS.fullmatch(self._folded) or _SHARES.fullmatch(self._folded)
-        return is_whole and not self._steps and not named
+        is_other = self._like_shares or self._like_others or self._is_series
+        return self._varies and self._is_several and not self._has_fractions and not is_other
 
     @property
     def holds_shares(self) -> bool:
         """Whether its values are proportions that sum to 1 or 100 in most contexts."""
-        is_named = _SHARES.fullmatch(self._folded) is not None
-        if not self._may_be_shares or not (self._fractions or is_named):
-            return False  # whole numbers that sum to 100 are counts of 100 people
-        is_named = is_named or _COUNTS.fullmatch(self._folded) is not None
+        # Whole numbers that sum to 100 are counts of 100 people if no name says more.
+        if not self._may_be_shares or not (self._has_fractions or self._like_shares):
+            return False
+        is_named = self._like_shares or self._like_counts
         low, high = (0.9 if is_named else 0.98), 1.02
         near = [c for c, total in self._sums.items() if low <= total / self._whole <= high]
         n_varying = len(self._varying.intersection(near))
@@ -279,22 +285,23 @@ class _Unused:
     @property
     def may_hold_shares(self) -> bool:
         """Whether it is named like proportions, and its values may be some of them."""
-        small = [total <= 1.02 * self._whole for total in self._sums.values()]
-        return self._may_be_shares and all(small) and _SHARES.fullmatch(self._folded) is not None
+        largest = max(self._sums.values(), default=0.0)
+        return self._like_shares and self._may_be_shares and largest <= 1.02 * self._whole
 
     @property
     def _varies(self) -> bool:
-        return bool(self._varying) and self._texts <= _FEW_TEXTS * self._rows
+        is_numeric = not self._is_excluded and self._texts <= _FEW_TEXTS * self._rows
+        return is_numeric and bool(self._varying)
 
     @property
     def _may_be_shares(self) -> bool:
         # Numbers 0 and 1 are marks, such as of the original word.
-        is_share = self._fractions or self._whole == 100
+        is_share = self._has_fractions or self._whole == _PERCENT
         return self._varies and self._largest <= self._whole and is_share
 
     @property
     def _whole(self) -> int:
-        return 1 if self._largest <= 1 else 100
+        return 1 if self._largest <= 1 else _PERCENT
 
 
 def _number(cell: str) -> float | None:

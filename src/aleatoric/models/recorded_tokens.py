@@ -215,7 +215,7 @@ def _numbers(value: Any, place: Place) -> Floats:
     if ((values <= PLACEHOLDER) & np.isfinite(values)).any():
         low = values[np.isfinite(values)].min()
         problem = f"{low:.6g} is what servers write for a log-probability that they do not return"
-        fix = "record the real one (in Parquet, -inf is probability 0), or leave the row of this token out"
+        fix = "record the real one (in Parquet, -inf is probability 0), or leave this row out"
         raise DataError.at(*place, problem, fix)
     return np.minimum(values.astype(np.float64), 0.0)
 

@@ -117,6 +117,7 @@ def norms(folder: Path, column: str, rows: str, name: str = "t.csv") -> Path:
         ("Cloze_Prob", "a,x,0.65 a,y,0.30 b,x,0.9"),  # rare answers are left out
         ("percent", "a,x,65 a,y,35 b,x,95 b,y,5"),
         ("n", "a,x,0.65 a,y,0.35 b,x,1"),
+        ("weight", "a,x,0.65 a,y,0.35 b,x,1"),
         ("Prozent", 'a,x,"66,7%" a,y,"33,3%" b,x,100%'),
         ("value", "a,x,.65 a,y,.35 b,x,.9 b,y,.1 c,x,.5 c,y,.3 c,z,.2"),
         ("value", "a,x,66.7 a,y,33.3 b,x,90 b,y,10 c,x,50 c,y,30 c,z,20"),
@@ -140,7 +141,9 @@ def test_counts_next_to_proportions_are_named(tmp_path: Path) -> None:
     assert first.responses == ("x", "x", "x", "y")
 
 
-@pytest.mark.parametrize("column", ["votes", "n_resp", "total", "times", "nb", "Anzahl", "No. of"])
+@pytest.mark.parametrize(
+    "column", ["votes", "n_resp", "total", "times", "nb", "Anzahl", "No. of", "weight"]
+)
 def test_numbers_that_may_be_counts_are_noted(tmp_path: Path, column: str) -> None:
     path = norms(tmp_path, column, "a,x,65 a,y,20 a,z,5 b,x,75 b,y,10")
     (note,) = read(path).notes
@@ -171,6 +174,7 @@ def test_proportions_that_are_incomplete_are_noted(tmp_path: Path) -> None:
         ("cloze", "a,x,0.7 a,x,0.7 a,y,0.3 b,x,0.6 b,x,0.6 b,y,0.4"),  # one row per person
         ("k", "a,x,3 a,x,5 a,y,4 b,x,6 b,y,9"),  # several rows per answer are no counts
         ("comment", "a,x, a,y,3 b,x,ok b,y,"),
+        ("k", " ".join(["a,w,?"] * 12 + [f"a,{i},{i % 7}" for i in range(1000)])),
     ],
 )
 def test_other_numbers_are_left_alone(tmp_path: Path, column: str, rows: str) -> None:
