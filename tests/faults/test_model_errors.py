@@ -22,7 +22,8 @@ from forced_lms import saved
 from lms import tiny
 from marks import sampled
 
-from aleatoric.models import gguf
+from aleatoric.errors import ModelUsageError
+from aleatoric.models import gguf, loading
 from aleatoric.models.hf import HFModel
 
 HUB = {
@@ -109,6 +110,18 @@ def test_hub_that_cannot_be_reached(people: Path) -> None:
     assert ran.returncode == 2
     fix = "cannot be reached; check the name and the network, or give a folder as hf:FOLDER."
     check_sentence(ran.stderr, f"'org/any': it is not in the cache, and http://127.0.0.1:9 {fix}")
+
+
+def test_folder_is_named_with_the_kind_of_model(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def unreachable(name: str, revision: str | None, fix: str) -> None:
+        raise ModelUsageError(f"{name}: cannot be reached; or give a folder as {fix}.")
+
+    monkeypatch.setattr(loading.hub, "options", unreachable)
+    for kind in ("hf", "vllm"):
+        with pytest.raises(ModelUsageError, match=f"or give a folder as {kind}:FOLDER"):
+            loading.check_hub([f"{kind}:no/such"])
 
 
 @pytest.mark.parametrize(

@@ -12,6 +12,7 @@ from __future__ import annotations
 
 import csv
 import itertools
+import math
 import re
 import shlex
 from collections.abc import Iterable, Iterator, Mapping, Sequence
@@ -39,11 +40,28 @@ _QUESTIONS = (
     "texts of the questions, in its second header line, use context=@header2"
 )
 _COUNTS = re.compile(
-    r"n|freq|frequency|frequencies|(counts?|numbers?)(of.+)?|n?(responses|answers|people)"
+    r"n|weights?|freq|frequency|frequencies|(counts?|numbers?)(of.+)?|n?(responses|answers|people)"
     r"|(n|resp|response|answer|people)(counts?|freq|frequency)"
 )
 """Folded names of columns that may hold how many people gave an answer."""
-_SEVERAL = re.compile(r"0*([2-9]|[1-9]\d+)(\.0+)?")
+_SHARES = re.compile(
+    r".*(cloze|prob|proportion|percent|prozent|pct|share|anteil|relfreq|relativefreq).*|p|%"
+)
+"""Folded names of columns that may hold the proportion of people who gave an answer."""
+_NO_COUNTS = re.compile(
+    r"(.*(id|nr|rt|time|latency|duration|zeit|ms|age|alter|year|trial|position|pos|rank|order"
+    r"|index|row|line|item|block|list|session|length|rating|score|scale|likert|confidence))"
+    r"|((rating|score|age|rt|trial|position).*)|no\.?|#"
+)
+"""Folded names of columns that hold numbers, but not how many people gave an answer."""
+_PERSONS = re.compile(r"(participants?|subj(ects?)?|ppt?|persons?|workers?|users?|vpn?)(id|nr|no)?")
+"""Folded names of columns that may say who gave an answer."""
+_PERCENT = 100
+_FEW_TEXTS = 0.05
+"""The share of cells without a number up to which a column is one of numbers."""
+_MOST, _SEVERAL_CONTEXTS = 0.5, 3
+"""The proportions of more than this share of contexts sum to 1; of at least so many if a column's
+name does not say that it holds proportions."""
 PlacedRow = tuple[Place, list[str]]
 Names = Mapping[str, str]
 """Names that `--columns` and a header may use -> what the column holds."""
@@ -122,7 +140,10 @@ def _of_contexts(table: OpenTable, chosen: Chosen, names: Names, notes: list[str
         table.check_names(answers)
         notes.append(_layout_note(table.header, answers, "participant"))
     elif "count" in names.values() and not known & {"count", "person"}:
-        rows = _noting_counts(rows, table.header, {*single.values(), *answers}, notes)
+        used = {*single.values(), *answers}
+        rows = _checking_counts(rows, table, single["context"], answers[0], used, notes)
+    elif "count" in single and "count" not in chosen:
+        rows = _one_count(rows, table.header, single["count"], names)
     persons = table.header if is_wide and "person" not in chosen else None
     for place, row in rows:
         facts = {content: row[i] for content, i in single.items()}
@@ -145,19 +166,165 @@ def _resolved(
     return single, answers
 
 
-def _noting_counts(
-    rows: Iterable[PlacedRow], header: Sequence[str], used: set[int], notes: list[str]
+def _checking_counts(
+    rows: Iterable[PlacedRow],
+    table: OpenTable,
+    context: int,
+    answer: int,
+    used: set[int],
+    notes: list[str],
 ) -> Iterator[PlacedRow]:
-    """Yield rows that are answers; warn if a column that is not used seems to hold counts."""
-    named = [i for i, name in enumerate(header) if _COUNTS.fullmatch(_folded(name))]
-    suspects = [i for i in named if i not in used]
+    """Yield rows that are answers; then warn if a column that is not used may hold counts.
+
+    A column of proportions is refused.
+    """
+    columns = {i: _Unused(name) for i, name in enumerate(table.header) if name and i not in used}
+    has_persons = any(_PERSONS.fullmatch(_folded(column.name)) for column in columns.values())
+    pairs, n_rows = set[int](), 0
     for place, row in rows:
-        if column := next((header[i] for i in suspects if _SEVERAL.fullmatch(row[i].strip())), ""):
-            notes.append(
-                f"warning: each row counts as one answer, and the column {quoted(column, 40)} is "
-                f"not used; if it holds counts, add --columns {shlex.quote(f'count={column}')}"
-            )
-            suspects = []
+        n_rows += 1
+        pairs.add(hash((row[context].strip(), row[answer].strip())))
+        for i, column in columns.items():
+            column.add(row[context], row[i].strip())
+        yield place, row
+    found, is_norm = list(columns.values()), len(pairs) == n_rows
+    counts = [column.name for column in found if column.is_named_count]
+    if is_norm and not has_persons:
+        counts += [column.name for column in found if column.may_hold_counts]
+    for column in found:
+        if column.holds_shares:
+            raise _proportions(column.name, counts, (table.path, table.line))
+    if counts:
+        notes.append(
+            _NOT_USED.format(quoted(counts[0], 40)) + f"counts, add {_as_count(counts[0])}"
+        )
+    elif is_norm and (shares := next((c.name for c in found if c.may_hold_shares), "")):
+        notes.append(_NOT_USED.format(quoted(shares, 40)) + f"proportions, {_IN_PEOPLE}")
+
+
+_NOT_USED = "warning: each row counts as one answer, and the column {} is not used; if it holds "
+_IN_PEOPLE = (
+    "multiply them by the number of people per context, and name the column of whole numbers with "
+    "--columns count=NAME"
+)
+
+
+def _as_count(column: str) -> str:
+    return f"--columns {shlex.quote(f'count={column}')}"
+
+
+def _proportions(column: str, counts: Sequence[str], place: Place) -> DataError:
+    """Return the error for proportions, where each row would count as one answer."""
+    others = [name for name in counts if name != column]
+    fix = f"add {_as_count(others[0])}" if others else _IN_PEOPLE
+    fix += ", or add --columns count= if the column means something else"
+    problem = f"the values of the column {quoted(column, 40)} sum to 1 (or 100) per context"
+    return DataError.at(*place, f"{problem}, and proportions cannot be used as counts", fix)
+
+
+class _Unused:
+    """What the numbers of a column that is not used look like."""
+
+    def __init__(self, name: str) -> None:
+        self.name, folded = name, _folded(name)
+        self._like_counts = _COUNTS.fullmatch(folded) is not None
+        self._like_shares = _SHARES.fullmatch(folded) is not None
+        self._like_others = _NO_COUNTS.fullmatch(folded) is not None
+        self._sums: dict[str, float] = {}
+        self._last: dict[str, float] = {}
+        self._varying: set[str] = set()
+        self._largest, self._rows, self._texts = 0.0, 0, 0
+        self._has_fractions = self._is_several = self._is_excluded = False
+        self._is_series = True
+
+    def add(self, context: str, cell: str) -> None:
+        """Add the cell of one row."""
+        self._rows += 1
+        if self._is_excluded and not self._like_counts:
+            return
+        value = _number(cell)
+        if value is None or value < 0:
+            self._texts += 1
+            self._is_excluded = self._texts > 10 + _FEW_TEXTS * self._rows
+            return
+        is_whole, last = value == int(value), self._last.get(context)
+        if last is not None and last != value:
+            self._varying.add(context)
+        self._is_several = self._is_several or (is_whole and value > 1)
+        self._is_series = self._is_series and (last is None or value == last + 1)
+        self._last[context] = value
+        self._sums[context] = self._sums.get(context, 0.0) + value
+        self._largest = max(self._largest, value)
+        self._has_fractions = self._has_fractions or not is_whole
+        self._is_excluded = self._has_fractions and self._largest > _PERCENT
+
+    @property
+    def is_named_count(self) -> bool:
+        """Whether it is named like counts, and one of its numbers is a count above 1."""
+        return self._is_several and self._like_counts
+
+    @property
+    def may_hold_counts(self) -> bool:
+        """Whether it holds whole numbers like counts, without a name that says something else."""
+        is_other = self._like_shares or self._like_others or self._is_series
+        return self._varies and self._is_several and not self._has_fractions and not is_other
+
+    @property
+    def holds_shares(self) -> bool:
+        """Whether its values are proportions that sum to 1 or 100 in most contexts."""
+        # Whole numbers that sum to 100 are counts of 100 people if no name says more.
+        if not self._may_be_shares or not (self._has_fractions or self._like_shares):
+            return False
+        is_named = self._like_shares or self._like_counts
+        low, high = (0.9 if is_named else 0.98), 1.02
+        near = [c for c, total in self._sums.items() if low <= total / self._whole <= high]
+        n_varying = len(self._varying.intersection(near))
+        least = 1 if is_named else _SEVERAL_CONTEXTS
+        return len(near) > _MOST * len(self._sums) and n_varying >= least
+
+    @property
+    def may_hold_shares(self) -> bool:
+        """Whether it is named like proportions, and its values may be some of them."""
+        largest = max(self._sums.values(), default=0.0)
+        return self._like_shares and self._may_be_shares and largest <= 1.02 * self._whole
+
+    @property
+    def _varies(self) -> bool:
+        is_numeric = not self._is_excluded and self._texts <= _FEW_TEXTS * self._rows
+        return is_numeric and bool(self._varying)
+
+    @property
+    def _may_be_shares(self) -> bool:
+        # Numbers 0 and 1 are marks, such as of the original word.
+        is_share = self._has_fractions or self._whole == _PERCENT
+        return self._varies and self._largest <= self._whole and is_share
+
+    @property
+    def _whole(self) -> int:
+        return 1 if self._largest <= 1 else _PERCENT
+
+
+def _number(cell: str) -> float | None:
+    """Return the number in a cell, which may have a decimal comma or a percent sign."""
+    text = cell.removesuffix("%").replace(",", ".") if cell.count(",") < 2 else cell
+    try:
+        value = float(text)
+    except ValueError:
+        return None
+    return value if math.isfinite(value) else None
+
+
+def _one_count(
+    rows: Iterable[PlacedRow], header: Sequence[str], count: int, names: Names
+) -> Iterator[PlacedRow]:
+    """Yield rows; refuse a second column of counts with another number."""
+    same = [i for i, name in enumerate(header) if names.get(_folded(name)) == "count"]
+    for place, row in rows:
+        for i in same:
+            if _number(row[i].strip()) != _number(row[count].strip()):
+                listed = " and ".join(quoted(header[j], 40) for j in sorted((count, i)))
+                fix = f"choose one with {_as_count(header[count])}"
+                raise DataError.at(*place, f"{listed} hold different counts", fix)
         yield place, row
 
 

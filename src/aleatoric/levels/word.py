@@ -82,7 +82,7 @@ class WordJob(ClusterJob):
         live=True,
     )
     samples: int = option(
-        1000, "Draws per context with --estimator mc or biased.", low=1, high=10**7, live=True
+        1000, "Draws per context; only for --estimator mc and biased.", low=1, high=10**7, live=True
     )
     unit: str = option(
         "word", "word, or token: the first token of an answer (App. D), for one live model."
@@ -308,15 +308,21 @@ def _draw(store: Store, name: str, model: WordModel, ask: Ask, monitor: Monitor)
     number, parts, answered = session.pending_items(store, name, model)
     pending = chain.from_iterable(monitor.stopping.before_each(parts))
     items: Iterable[Item] = monitor.track(pending, number, name)
-    changes, masses = AnswerChanges(), list[float]()
+    changes, masses, empty = AnswerChanges(), list[float](), set[str]()
     with monitor.stopping.finishing():
         read = partial(_read_row, Reading.of(ask.choices), changes, masses)
         rows = (row for row in model.draws(items, ask) if row.item_id not in answered)
         # Rows of other items are only counted.
-        draws = (row if store.item_no(row.item_id) is None else read(row) for row in rows)
+        draws: Iterator[Draws] = (
+            row if store.item_no(row.item_id) is None else read(row) for row in rows
+        )
+        if model.estimator == "recorded":
+            draws = _finding_empty(draws, empty)
         joined = store.add_draws(name, draws, model.estimator == "recorded")
     with store.transaction():
-        session.add_notes(store, [*_join_notes(store, name, joined, ask.choices), *model.notes()])
+        n_empty = sum(store.item_no(item_id) is not None for item_id in empty)
+        notes = _join_notes(store, name, joined, n_empty, ask.choices)
+        session.add_notes(store, [*notes, *model.notes()])
         if changes.changed:
             session.add_notes(store, [f"{name}: {changes.note('words')}"])
         if model.estimator == "recorded":
@@ -333,15 +339,30 @@ def _whole_notes(store: Store, name: str, choices: Choices) -> Iterator[str]:
         yield from whole_answers_note(name, answered, choices)
 
 
-def _join_notes(store: Store, name: str, joined: Joined, choices: Choices) -> Iterator[str]:
+def _finding_empty(rows: Iterable[Draws], empty: set[str]) -> Iterator[Draws]:
+    """Yield the rows of a recording; `empty` gets the items whose rows hold no draw at all."""
+    for row in rows:
+        if row.counts or row.failed or row.texts or row.logprobs:
+            empty.discard(row.item_id)
+        elif not row.row:  # a further row leaves its item as the rows before it did
+            empty.add(row.item_id)
+        yield row
+
+
+def _join_notes(
+    store: Store, name: str, joined: Joined, n_empty: int, choices: Choices
+) -> Iterator[str]:
+    """Note the items without draws and the rows without items."""
     n_items = store.n_items
     missing = n_items - store.n_items_with_draws(name)
     if missing == n_items:
         model = store.systems()[name]["model"].rpartition("@")[0]
         problem = f"none of its {joined.unmatched} rows names an item of the corpus"
         raise UsageError(f"{model}: {problem}; check id, or passage and position.")
-    if missing:
-        yield f"{name}: {missing} of {n_items} items have no row and are left out"
+    if missing or n_empty:
+        rows = f"{missing} of {n_items} items have no row" if missing else ""
+        hollow = f"{n_empty} of {n_items} items have a row without any draw" if n_empty else ""
+        yield f"{name}: {' and '.join(filter(None, (rows, hollow)))} and are left out"
     if joined.unmatched:
         part = " part of the" if str(options_of(Selection, store.manifest)) else ""
         yield f"{name}: {joined.unmatched} rows name no item of the{part} corpus and are left out"

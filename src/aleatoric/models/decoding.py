@@ -7,7 +7,7 @@ logits or log-probabilities, never probabilities. Draws are a function of 64-bit
 from __future__ import annotations
 
 import math
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from contextlib import suppress
 from dataclasses import dataclass, fields
 from functools import partial
@@ -187,6 +187,22 @@ class TextDecoder:
     def __str__(self) -> str:
         chosen = [f"{name}={getattr(self, name)}" for name in WHOLE if getattr(self, name)]
         return chosen[0] if chosen else str(self.tokens)
+
+
+def canonical(decoders: Iterable[str]) -> tuple[str, ...]:
+    """Return the names of decoders as `str` writes them, each once; unknown ones are kept.
+
+    >>> canonical(["top_p=0.90,temperature=.5", "temperature=0.5,top_p=0.9", "greedily"])
+    ('temperature=0.5,top_p=0.9', 'greedily')
+    """
+    return tuple(dict.fromkeys(map(_canonical, decoders)))
+
+
+def _canonical(decoder: str) -> str:
+    try:
+        return str(TextDecoder.parse(decoder))
+    except UsageError:
+        return decoder
 
 
 def top_k(logits: Tensor, k: int) -> Tensor:

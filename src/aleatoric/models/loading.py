@@ -142,13 +142,13 @@ def check_hub(specs: Iterable[str]) -> None:
     """Raise for a model of the hub that is not in the cache if the hub cannot be reached."""
     for kind, _, argument in (spec.partition(":") for spec in specs):
         if kind in gguf.OF_HUB and argument:
-            hub_options(*located(kind, argument)[:2])
+            hub_options(*located(kind, argument)[:2], kind)
 
 
-def hub_options(name: str, revision: str | None) -> dict[str, Any]:
+def hub_options(name: str, revision: str | None, kind: str = "hf") -> dict[str, Any]:
     """Return options for loading a model of the hub, as `hub.options`."""
     with refusing(name):
-        return hub.options(name, revision, "hf:FOLDER")
+        return hub.options(name, revision, f"{kind}:FOLDER")
 
 
 def _class_of(transformers: Any, config: Any, check_pairs: Callable[[], None]) -> Any:

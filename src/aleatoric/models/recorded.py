@@ -25,6 +25,8 @@ from aleatoric.types import Draws, Item, TextItem, Texts
 
 _ROUNDING = 1e-6
 KINDS = ("samples", "counts", "texts", "logprobs")
+PLACEHOLDER = -9999.0
+"""What servers write for a log-probability that they do not return; lower ones are no better."""
 
 
 @dataclass(frozen=True)
@@ -100,6 +102,10 @@ def _logprobs(item_id: str, value: Any, place: Place) -> dict[str, float]:
         if not is_number or not math.isfinite(number) or number > 0:
             problem = f"{quoted(number, 40)} is no log-probability"
             raise DataError.at(*place, problem, "use natural logarithms, at most 0")
+        if number <= PLACEHOLDER:
+            said = f"{number:.6g} of {quoted(word, 40)} is what servers write for a log-probability"
+            fix = "leave this word out, or record its real log-probability"
+            raise DataError.at(*place, f"{said} that they do not return", fix)
     total = math.fsum(map(math.exp, value.values()))
     if total > 1 + _ROUNDING:
         problem = f"the probabilities of item {quoted(item_id)} sum to {total:.6g}, more than 1"

@@ -21,6 +21,7 @@ from aleatoric.data import files
 from aleatoric.data.files import Place, Rows
 from aleatoric.errors import DataError, counted, quoted
 from aleatoric.models.base import Forcing, Reads, Strip
+from aleatoric.models.recorded import PLACEHOLDER
 from aleatoric.types import Floats, Ints
 
 if TYPE_CHECKING:
@@ -211,6 +212,11 @@ def _numbers(value: Any, place: Place) -> Floats:
     if len(bad):
         problem = f"logprobs holds {values[bad[0]]:.6g}, which is no log-probability"
         raise DataError.at(*place, problem, "give natural logarithms of probabilities, at most 0")
+    if ((values <= PLACEHOLDER) & np.isfinite(values)).any():
+        low = values[np.isfinite(values)].min()
+        problem = f"{low:.6g} is what servers write for a log-probability that they do not return"
+        fix = "record the real one (in Parquet, -inf is probability 0), or leave this row out"
+        raise DataError.at(*place, problem, fix)
     return np.minimum(values.astype(np.float64), 0.0)
 
 

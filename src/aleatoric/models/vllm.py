@@ -189,7 +189,7 @@ def _placed(platform: str, loading: LoadOptions) -> dict[str, Any]:
 
 def _without_network(name: str, revision: str | None) -> str:
     """Return the folder of a model in the hub's cache if the hub cannot be reached, or its name."""
-    if not hub_options(name, revision):
+    if not hub_options(name, revision, "vllm"):
         return name
     from huggingface_hub import snapshot_download
 

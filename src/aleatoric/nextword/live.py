@@ -196,11 +196,14 @@ def searches(tolerance: float, every_word: bool) -> tuple[Search, HeadSearch]:
 
 
 def unknown_notes(lm: LanguageModel, context: str) -> tuple[str, ...]:
-    """Note that the tokenizer reads a part of the context as its unknown token, if so."""
+    """Note that the tokenizer reads a part of the context as its unknown token, or drops most."""
     (tokens,), unknown = lm.encode_all([context]), lm.tokenizer.unk_token
-    if unknown is None or lm.tokenizer.unk_token_id not in tokens[len(lm.start) :]:
-        return ()
-    return (f"The model's tokenizer reads a part of the context as {unknown} (unknown).",)
+    own = list(tokens[len(lm.start) :])
+    if unknown is not None and lm.tokenizer.unk_token_id in own:
+        return (f"The model's tokenizer reads a part of the context as {unknown} (unknown).",)
+    if 2 * len("".join(lm.tokenizer.decode(own).split())) < len("".join(context.split())):
+        return ("The model's tokenizer drops most characters of the context.",)
+    return ()
 
 
 def _joined(

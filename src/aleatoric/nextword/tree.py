@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any, Literal, TypeVar
 
 import numpy as np
 
-from aleatoric.errors import UsageError
+from aleatoric.errors import UsageError, quoted
 from aleatoric.models.attention import KV, Tiles, columns_of, dense_mask, joined_kv, send
 from aleatoric.models.base import gpu_memory, pages, recover_memory
 from aleatoric.nextword.rules import MOST_NEW_TOKENS
@@ -281,6 +281,8 @@ def encode_contexts(lm: LanguageModel, contexts: Sequence[str]) -> list[tuple[in
     for place, (context, tokens) in enumerate(zip(contexts, encoded, strict=True)):
         if not tokens:
             problem = "a context is empty and the model gets no beginning-of-text token"
+            if context.strip():
+                problem = f"the model's tokenizer drops all characters of {quoted(context, 40)}"
             fix = "use --bos add (bos='add' in Python) or leave the item out"
             raise ContextError(place, f"{problem}; {fix}.")
         if len(tokens) + ROOM > lm.positions:

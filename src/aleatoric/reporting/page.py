@@ -15,6 +15,7 @@ import aleatoric
 from aleatoric.data import files
 from aleatoric.errors import UsageError, needs
 from aleatoric.levels import base
+from aleatoric.models.decoding import canonical
 from aleatoric.registry import Track, quietly
 from aleatoric.reporting import resource
 from aleatoric.reporting.comparisons import task_summary, task_tables
@@ -364,6 +365,6 @@ def _of_system(job: Job, store: Store, system: str) -> Job:
     spec = facts.get("spec") or facts["model"].rpartition("@")[0]
     changes: dict[str, Any] = {"models": tuple(model for model in job.models if model == spec)}
     if "decoders" in defaults:
-        requested, decoder = vars(job)["decoders"], str(facts["decoder"])
-        changes["decoders"] = (decoder,) if decoder in requested else defaults["decoders"]
+        requested, decoder = vars(job)["decoders"], canonical([str(facts["decoder"])])
+        changes["decoders"] = decoder if decoder[0] in requested else defaults["decoders"]
     return replace(job, **changes)

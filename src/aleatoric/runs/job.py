@@ -18,6 +18,7 @@ from aleatoric import registry
 from aleatoric.data.selection import Selection, TableOptions, options_of
 from aleatoric.errors import ArgumentError, UsageError, quoted
 from aleatoric.models.base import LoadOptions, Prompting
+from aleatoric.models.decoding import canonical
 from aleatoric.runs.formats import DamagedRowError, is_number, is_text
 
 
@@ -192,6 +193,12 @@ class ClusterJob(Job):
     actor_gpus: float | None = _ray_option(
         "GPUs per actor, such as 1 or 0.5; by default 1 if there are any.", 0, 10**3
     )
+
+    def __post_init__(self) -> None:
+        """Name each decoder in one way, so that one that is written in two ways is one system."""
+        decoders = getattr(self, "decoders", None)
+        if isinstance(decoders, tuple) and all(isinstance(name, str) for name in decoders):
+            object.__setattr__(self, "decoders", canonical(decoders))
 
 
 def about(job_field: Field[Any]) -> Option:

@@ -18,6 +18,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 from aleatoric.data.files import stem
 from aleatoric.errors import AleatoricError, UsageError
 from aleatoric.models.base import WordModel, whole_passages
+from aleatoric.models.decoding import canonical
 from aleatoric.runs.disk import before_any_work, command, reporting_faults
 from aleatoric.runs.formats import ITEMS_SAVED
 from aleatoric.types import Item
@@ -193,12 +194,18 @@ def system_name(
     store: Store, label: str, facts: Mapping[str, Any], several: bool, controls: Collection[str]
 ) -> str:
     """Return a system's name, old or new; a plain decoder is no part of it if not `several`."""
-    if saved := [name for name, saved_facts in store.systems().items() if saved_facts == facts]:
-        return saved[0]
+    saved = {name: facts_of | _canonical(facts_of) for name, facts_of in store.systems().items()}
+    if same := [name for name, saved_facts in saved.items() if saved_facts == facts]:
+        return same[0]
     decoded = several or facts["decoder"] not in PLAIN
     short_name = f"{label} {facts['decoder']}" if decoded else label
     taken = (*store.systems(), *controls)
     return short_name if short_name not in taken else f"{facts['model']} {facts['decoder']}"
+
+
+def _canonical(facts: Mapping[str, Any]) -> dict[str, str]:
+    """Return the decoder of a system as jobs name it; earlier runs hold it as it was typed."""
+    return {"decoder": canonical([facts["decoder"]])[0]} if "decoder" in facts else {}
 
 
 def check_version(store: Store, spec: str, version: str) -> None:

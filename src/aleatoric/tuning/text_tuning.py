@@ -59,6 +59,7 @@ class FinetuneTextJob(TrainingJob, TextJob):
     )
 
     def __post_init__(self) -> None:
+        super().__post_init__()
         for name in ("held_out", "validation"):
             share = getattr(self, name)
             if not 0 < share < 1:

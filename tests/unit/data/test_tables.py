@@ -106,6 +106,92 @@ def test_a_column_that_may_hold_counts_is_noted(tmp_path: Path, name: str) -> No
     assert not list(read(table(tmp_path, f"context,response,{name}\na,x,1\na,y,1\n")).notes)
 
 
+def norms(folder: Path, column: str, rows: str, name: str = "t.csv") -> Path:
+    return table(folder, f"context,response,{column}\n" + rows.replace(" ", "\n"), name=name)
+
+
+@pytest.mark.parametrize(
+    ("column", "rows"),
+    [
+        ("cloze", "a,x,.65 a,y,.2 a,z,.15 b,x,1"),
+        ("Cloze_Prob", "a,x,0.65 a,y,0.30 b,x,0.9"),  # rare answers are left out
+        ("percent", "a,x,65 a,y,35 b,x,95 b,y,5"),
+        ("n", "a,x,0.65 a,y,0.35 b,x,1"),
+        ("weight", "a,x,0.65 a,y,0.35 b,x,1"),
+        ("Prozent", 'a,x,"66,7%" a,y,"33,3%" b,x,100%'),
+        ("value", "a,x,.65 a,y,.35 b,x,.9 b,y,.1 c,x,.5 c,y,.3 c,z,.2"),
+        ("value", "a,x,66.7 a,y,33.3 b,x,90 b,y,10 c,x,50 c,y,30 c,z,20"),
+    ],
+)
+def test_proportions_are_no_counts(tmp_path: Path, column: str, rows: str) -> None:
+    path = norms(tmp_path, column, rows)
+    message = rf"t.csv, line 1: .* column '{column}' sum to 1 \(or 100\) per context, .*; multiply"
+    with pytest.raises(DataError, match=message):
+        read(path)
+    for columns in ("count=", "person=", "count=,context=context"):
+        if columns != "person=":
+            assert not list(read(path, columns).notes)
+
+
+def test_counts_next_to_proportions_are_named(tmp_path: Path) -> None:
+    path = norms(tmp_path, "cloze,votes", "a,x,.75,3 a,y,.25,1 b,x,1,4")
+    with pytest.raises(DataError, match="; add --columns count=votes, or add --columns count= if"):
+        read(path)
+    (first, _) = read(path, "count=votes").items
+    assert first.responses == ("x", "x", "x", "y")
+
+
+@pytest.mark.parametrize(
+    "column", ["votes", "n_resp", "total", "times", "nb", "Anzahl", "No. of", "weight"]
+)
+def test_numbers_that_may_be_counts_are_noted(tmp_path: Path, column: str) -> None:
+    path = norms(tmp_path, column, "a,x,65 a,y,20 a,z,5 b,x,75 b,y,10")
+    (note,) = read(path).notes
+    assert note.startswith(f"warning: each row counts as one answer, and the column '{column}' is")
+    assert "if it holds counts, add --columns " in note
+    assert not list(read(path, "count=").notes)
+
+
+def test_proportions_that_are_incomplete_are_noted(tmp_path: Path) -> None:
+    (note,) = read(norms(tmp_path, "cloze", "a,x,.35 a,y,.2 b,x,.75 b,y,.1")).notes
+    assert "'cloze' is not used; if it holds proportions, multiply them by the number" in note
+
+
+@pytest.mark.parametrize(
+    ("column", "rows"),
+    [
+        ("rt", "a,x,430 a,y,570 b,x,610 b,y,390"),
+        ("Reaktionszeit", "a,x,0.43 a,y,0.57 b,x,0.61 b,y,0.39"),
+        ("seconds", "a,x,0.43 a,y,0.57 b,x,0.61 b,y,1.39 c,x,0.7 c,y,0.9"),
+        ("age", "a,x,43 a,y,57 b,x,61 b,y,39"),
+        ("trial", "a,x,12 a,y,7 b,x,3 b,y,44"),
+        ("k", "a,x,1 a,y,2 b,x,3 b,y,4"),
+        ("participant_id", "a,x,11 a,y,12 b,x,12 b,y,11"),
+        ("participant,k", "a,x,11,9 a,y,12,4 b,x,12,3 b,y,11,7"),
+        ("rating", "a,x,1 a,y,7 b,x,2 b,y,5"),
+        ("is_original", "a,x,1 a,y,0 b,x,0 b,y,1 c,x,1 c,y,0"),
+        ("cloze", "a,x,0.5 a,y,0.5 b,x,0.7 b,y,0.7"),  # of the original word, in every row
+        ("cloze", "a,x,0.7 a,x,0.7 a,y,0.3 b,x,0.6 b,x,0.6 b,y,0.4"),  # one row per person
+        ("k", "a,x,3 a,x,5 a,y,4 b,x,6 b,y,9"),  # several rows per answer are no counts
+        ("comment", "a,x, a,y,3 b,x,ok b,y,"),
+        ("k", " ".join(["a,w,?"] * 12 + [f"a,{i},{i % 7}" for i in range(1000)])),
+    ],
+)
+def test_other_numbers_are_left_alone(tmp_path: Path, column: str, rows: str) -> None:
+    assert not list(read(norms(tmp_path, column, rows)).notes)
+
+
+def test_two_columns_of_counts_must_agree(tmp_path: Path) -> None:
+    for other in ("Count", "Response_Count"):
+        path = norms(tmp_path, f"count,{other}", "a,x,3,3 a,y,1,2")
+        message = f"line 3: 'count' and '{other}' hold different counts; choose one with --columns"
+        with pytest.raises(DataError, match=message):
+            read(path)
+        assert read(path, f"count={other}").items[0].responses == tuple("xxxyy")
+        same = norms(tmp_path, f"count,{other}", "a,x,3,3.0 a,y,1,1")
+        assert read(same).items[0].responses == tuple("xxxy")
+
+
 def test_response_count_alone_is_no_published_corpus(tmp_path: Path) -> None:
     path = table(tmp_path, "context,Response,Response_Count\na,x,1\na,y,3\n")
     corpus = read(path)

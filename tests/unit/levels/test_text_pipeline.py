@@ -151,6 +151,19 @@ def test_single_non_ancestral_decoder_is_part_of_system_name(
             assert text_pipeline.model_systems(store) == [name]
 
 
+def test_a_decoder_written_in_two_ways_is_one_system(tmp_path: Path, writer: ToyWriter) -> None:
+    spellings = ("top_p=0.90,temperature=.5", "temperature=0.5,top_p=0.9", "temperature=1")
+    asked = job(corpus(tmp_path), "toy", decoders=spellings)
+    assert asked.decoders == ("temperature=0.5,top_p=0.9", "ancestral")
+    names = ["toy temperature=0.5,top_p=0.9", "toy ancestral"]
+    with run_job(asked, tmp_path / "run") as store:
+        assert text_pipeline.model_systems(store) == names
+        assert {facts["decoder"] for facts in store.systems().values()} >= {*asked.decoders}
+    again = job(corpus(tmp_path), "toy", decoders=spellings[1:])
+    with run_job(again, tmp_path / "run") as store:
+        assert text_pipeline.model_systems(store) == names
+
+
 def test_resumed_run_gives_same_result(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     people = corpus(tmp_path)
     writers = {"whole": ToyWriter(), "first": ToyWriter(limit=2), "second": ToyWriter()}

@@ -105,6 +105,28 @@ def test_probabilities_that_sum_to_more_than_1_are_rejected(tmp_path: Path) -> N
     assert read(tmp_path / "m.jsonl", {"id": "1:2", "logprobs": {"a": 0, "b": -20}})
 
 
+@pytest.mark.parametrize("number", [-9999.0, -12345])
+def test_placeholders_of_servers_are_no_log_probabilities(tmp_path: Path, number: float) -> None:
+    message = f"m.jsonl, line 1: {number:g} of 'b' is what servers write .*; leave this word out"
+    with pytest.raises(DataError, match=message):
+        read(tmp_path / "m.jsonl", {"id": "1:2", "logprobs": {"a": -1, "b": number}})
+
+
+def test_items_without_any_draw_are_noted(tmp_path: Path) -> None:
+    rows = [{"id": "1:3", "samples": {}}, {"id": "1:2", "texts": []}, {"id": "1:2", "samples": {}}]
+    filled = {"id": "1:2", "samples": {"are": 1}}
+    cases = {
+        "no": (rows, "1 of 3 items have no row and 2 of 3 items have a row without any draw"),
+        "late": ([*rows, filled], "1 of 3 items have no row and 1 of 3 items have a row without"),
+        "early": ([filled, *rows], "1 of 3 items have no row and 1 of 3 items have a row without"),
+        "failed": ([rows[0] | {"failed": 1}], "2 of 3 items have no row and are left out"),
+    }
+    for name, (given, note) in cases.items():
+        (tmp_path / name).mkdir()
+        with run(tmp_path / name, *given) as store:
+            assert [said for said in about_model(store) if said.startswith(f"model: {note}")]
+
+
 def test_recording_is_named_after_file_and_identified_by_hash(tmp_path: Path) -> None:
     path = write(tmp_path / "gpt2.v1.jsonl", {"id": "1", "samples": {"a": 1}})
     packed = tmp_path / "gpt2.jsonl.gz"

@@ -164,6 +164,8 @@ TOP = {"id": "d0", "position": 1, "target": 5, "ids": [3, 4], "logprobs": [-0.5,
         ({k: v for k, v in ROW.items() if k != "target"}, "target"),
         (TOP, "target 5 is not among ids, and target_logprob is not given"),
         (TOP | {"target_logprob": -0.6}, "above the smallest"),
+        (TOP | {"target_logprob": -9999.0}, "-9999 is what servers write .*; record the real"),
+        (ROW | {"logprobs": [0.0, -12000]}, "-12000 is what servers write .* leave this row out"),
         (TOP | {"target": 3, "target_logprob": -0.6}, "is -0.6, and logprobs has -0.5 for the"),
         (ROW | {"target_logprob": -0.2}, "is -0.2, and logprobs has -0.1 for the target; correct"),
         (ROW | {"target_logprob": "x"}, "is no list of numbers"),
@@ -181,6 +183,13 @@ def test_bad_rows_are_refused_with_file_line_and_fix(
         load(str(path))
     assert f"{path}, line 1: " in str(caught.value)
     assert "\n" not in str(caught.value)
+
+
+def test_probability_zero_is_no_placeholder(tmp_path: Path) -> None:
+    columns = {"id": ["d0"], "position": [1], "target": [0], "logprobs": [[-np.inf, 0.0]]}
+    parquet.write_table(pa.table(columns), tmp_path / "rows.parquet")
+    model = load(str(tmp_path / "rows.parquet"))
+    assert model.logits(model.strips([Document("d0", "x")])[0]).tolist() == [[[-np.inf, 0.0]]]
 
 
 def test_inconsistent_rows_are_refused(tmp_path: Path) -> None:

@@ -8,6 +8,7 @@ import math
 from collections import Counter
 from copy import deepcopy
 from dataclasses import replace
+from types import SimpleNamespace
 
 import numpy as np
 import pytest
@@ -403,6 +404,20 @@ def test_word_probabilities_note_wide_bounds_and_unknown_tokens():
     vocabulary = deepcopy(model.lm.tokenizer)  # tests share the tokenizer
     vocabulary.unk_token = vocabulary.convert_ids_to_tokens(model.lm.encode("There")[0])
     assert "(unknown)" in unknown_notes(replace(model.lm, tokenizer=vocabulary), "There are")[0]
+
+
+def test_contexts_whose_characters_the_tokenizer_drops_are_named():
+    lm = tiny("gpt2")
+    letters = SimpleNamespace(unk_token=None, decode=lambda tokens: "a b")
+    lossy = SimpleNamespace(start=(), tokenizer=letters, encode_all=lambda texts: [(1, 2)])
+    assert unknown_notes(lossy, "a \u0431\u0432 b") == ()
+    (note,) = unknown_notes(lossy, "a \u0431\u0432\u0433 b")
+    assert "drops most characters" in note
+    nothing = SimpleNamespace(encode_all=lambda texts: [(1,), ()], positions=lm.positions)
+    with pytest.raises(UsageError, match="tokenizer drops all characters of 'xyz'; use --bos add"):
+        encode_contexts(nothing, ["a", "xyz"])
+    with pytest.raises(UsageError, match="a context is empty and the model gets no beginning"):
+        encode_contexts(nothing, ["a", " "])
 
 
 def test_word_that_was_not_found_has_no_probability():
