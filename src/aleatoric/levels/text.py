@@ -404,7 +404,8 @@ class Text(Level):
     task_fields = ("tokeniser", "tagger", "tags", "n_splits", "system", *ASKED)
     note_parts = (
         *(session.lost_notes, _decoder_notes, _length_notes, _control_notes, session.saved_notes),
-        *(text_scoring.person_notes, _cut_notes, _tally_notes, _empty_notes, _undefined_notes),
+        *(text_scoring.person_notes, _cut_notes, text_scoring.window_notes),
+        *(_tally_notes, _empty_notes, _undefined_notes),
         lambda store: session.unfinished_notes(store, model_systems(store)),
     )
     packages = (

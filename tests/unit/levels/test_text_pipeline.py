@@ -20,6 +20,8 @@ from aleatoric.levels.base import run_job
 from aleatoric.levels.text import TextJob
 from aleatoric.levels.text_scoring import CHUNK
 from aleatoric.models.base import TextTally, Writing
+from aleatoric.probes.base import Window
+from aleatoric.probes.encoders import SentenceEncoder
 from aleatoric.reporting.texts import text_tables
 from aleatoric.rng import stream
 from aleatoric.runs.formats import DATABASE
@@ -473,3 +475,45 @@ def test_job_with_user_defined_probe(
     named = job(corpus(tmp_path), "toy", probes=("own_probe:first_letter",))
     with run_job(named, tmp_path / "run") as store:
         assert values(store)["toy", "mean_C/own_probe:first_letter"].value is not None
+
+
+def with_window(asked: list[str]) -> SentenceEncoder:
+    """An encoder that reads three words of a text."""
+
+    def encode(texts: list[str]) -> np.ndarray:
+        asked.extend(texts)
+        return np.array([[len("".join(text.split()[:3])), 1.0] for text in texts])
+
+    window = Window("three", 3, 0, lambda texts: [len(text.split()) for text in texts])
+    return SentenceEncoder("three", encode, window)
+
+
+def test_texts_beyond_the_window_of_an_encoder_are_noted(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    asked: list[str] = []
+    opened = lambda spec, device: with_window(asked)  # noqa: E731
+    monkeypatch.setattr("aleatoric.probes.tools.open_encoder", opened)
+    people = people_of(tmp_path, [["a b c d", "a b c d e", "a"], ["one two", "two", "three four"]])
+    texts = [{"id": f"i{i}", "texts": ["a b c d", "a b", "w x y z", "é"]} for i in range(2)]
+    asking = {"probes": ("semantic", "euclidean"), "encoder": ("minilm",)}
+    model = recorded(tmp_path, texts)
+    with run_job(job(people, model, max_length=0, **asking), tmp_path / "run") as store:
+        (noted,) = (note for note in base.notes(store) if "window" in note)
+        assert noted.startswith("semantic, euclidean (three): 6 of 14 texts are longer than the")
+    n_encoded = len(asked)
+    with Store.open(tmp_path / "run") as store:  # scored again from saved embeddings
+        base.score(store)
+        assert noted in base.notes(store)
+        assert len(asked) == n_encoded
+    with run_job(job(people, model, max_length=3, **asking), tmp_path / "cut") as store:
+        assert not any("window" in note for note in base.notes(store))
+
+
+def test_paper_protocol_notes_the_window(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("aleatoric.probes.tools.open_encoder", lambda spec, device: with_window([]))
+    people = people_of(tmp_path, [["a b c d", "a b"], ["b", "b c"]])
+    asking = {"probes": ("semantic",), "protocol": "paper"}
+    with run_job(job(people, **asking), tmp_path / "run") as store:
+        (note,) = (note for note in base.notes(store) if "window" in note)
+    assert note.startswith("semantic (three): 1 of 4 texts is longer")
