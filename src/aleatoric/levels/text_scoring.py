@@ -35,6 +35,7 @@ from aleatoric.metrics.distances import Divergence
 from aleatoric.metrics.reduction import Mean
 from aleatoric.models.base import LoadOptions, pages
 from aleatoric.models.forced import open_likelihood
+from aleatoric.nextword.rules import lacks_spaces
 from aleatoric.probes.base import (
     NEGATIVE_TYPE,
     Probe,
@@ -97,6 +98,8 @@ class Scorer:
     """Tokenizes texts to measure their lengths."""
     testing: Testing
     """The tests of single inputs."""
+    spaced_language: str | None
+    """The language of the default tokenizer; `None` if another one is named."""
     has_control: bool = True
     """Whether people are compared with people; the paper does not do so for dialogue."""
 
@@ -122,6 +125,7 @@ class Scorer:
             as_published,
             reader,
             Testing(manifest["seed"], manifest.get("permutations", N_PERMUTATIONS)),
+            tools.language if manifest["tokeniser"] is None else None,
             not (as_published and text_protocol.is_dialogue(corpus, inputs)),
         )
 
@@ -269,6 +273,8 @@ class Sums:
     """The numbers of texts, or pairs, that are longer than a window."""
     read: Counter[Window] = field(default_factory=Counter)
     """The numbers of all of them."""
+    spaceless: Counter[str] = field(default_factory=Counter)
+    """The numbers of texts, by system, that the default tokenizer cannot split into words."""
 
     @classmethod
     def of(cls, scorer: Scorer) -> Sums:
@@ -287,6 +293,12 @@ class Sums:
             self.too_long[window] += sum(size > window.limit for size in sizes)
             self.read[window] += len(sizes)
 
+    def count_spaceless(self, chunk: Sequence[Produced], language: str) -> None:
+        """Count the texts in scripts without spaces that the language's tokenizer needs."""
+        for produced in chunk:
+            for system, texts in {CONTROL: produced.item.references, **produced.systems}.items():
+                self.spaceless[system] += sum(lacks_spaces([text], language) for text in texts)
+
     def facts(self) -> dict[str, Any]:
         """Return the facts to save with the statistics."""
         windows = [
@@ -300,7 +312,8 @@ class Sums:
             }
             for window, probes in self.windows.items()
         ]
-        return {PERSONS_KEY: self.persons.facts(), WINDOWS_KEY: windows}
+        others = {WINDOWS_KEY: windows, SPACELESS_KEY: dict(self.spaceless)}
+        return {PERSONS_KEY: self.persons.facts(), **others}
 
 
 def window_notes(store: Store) -> Iterator[str]:
@@ -325,6 +338,20 @@ def window_notes(store: Store) -> Iterator[str]:
             )
 
 
+def spaceless_notes(store: Store) -> Iterator[str]:
+    """Warn of texts that the tokenizer cannot split, because they are written without spaces."""
+    for name, n in ((store.meta(SPACELESS_KEY) or {}) if store.has_stats() else {}).items():
+        if n:
+            whose = "people" if name == CONTROL else name
+            verb = "is" if n == 1 else "are"
+            yield (
+                f"warning: {whose}: {n} of {store.total(name, 'n_texts')} texts {verb} in a script "
+                "that is written without spaces between words, and the tokenizer splits them into "
+                "few tokens: their lengths and distances of n-grams are not comparable; leave them "
+                "out, or name a tokenizer with --tokeniser"
+            )
+
+
 def _rows(
     walk: Iterable[Produced],
     names: Sequence[str],
@@ -336,6 +363,8 @@ def _rows(
     for chunk in pages(walk, CHUNK):
         items = scorer.texts(chunk, names)
         sums.count(items)
+        if scorer.spaced_language:
+            sums.count_spaceless(chunk, scorer.spaced_language)
         scores = scorer.scores(items, names)
         columns = {CONTROL: scores.people, **scores.systems}
         for group in scores.groups:
@@ -483,7 +512,7 @@ def _random_pairs(group: variability.Group, ids: Sequence[str], seed: int) -> St
     return {PAIR: human[:, np.arange(len(chosen)), chosen]}
 
 
-PERSONS_KEY, WINDOWS_KEY = "text persons", "windows"
+PERSONS_KEY, WINDOWS_KEY, SPACELESS_KEY = "text persons", "windows", "texts without spaces"
 _SIDES = ("mean_H", "mean_C")
 """Statistics whose changes are summed; those of the metrics are linear in them."""
 PERSON_METRICS = ("mean_H", "mean_C", "energy", "dmu_M", "dmu_C")

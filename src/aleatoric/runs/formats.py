@@ -416,6 +416,7 @@ _FACTS: dict[str, Shape] = {
     "stat_columns": lambda value: fits(value, [is_text]) and 0 < len(set(value)) == len(value),
     "split_names": each([is_text]),
     "stats": {"generation": _COUNT, "rows": each(_COUNT)},
+    "texts without spaces": each(_COUNT),
     "windows": [
         {
             "probes": [is_text],

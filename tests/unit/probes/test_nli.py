@@ -242,7 +242,7 @@ def test_classifier_without_a_head_is_refused(tmp_path: Path) -> None:
 def test_window_is_that_of_pairs_as_the_model_reads_them(folder: str, kind: str) -> None:
     (probe,) = open_probes([f"{kind}:{folder}"])
     tokenizer = transformers.AutoTokenizer.from_pretrained(folder)
-    texts = tuple(" ".join(WORDS[:n]) for n in (1, 2, 5, 6, 8, 9))
+    texts = tuple(" ".join(WORDS * n)[: 15 * n] for n in (1, 2, 3, 4, 5, 6))
     block = Block(texts, (4, 2))
     wanted = [len(tokenizer(texts[i], texts[j])["input_ids"]) for i, j in block.wanted()]
     window = window_of(probe)
