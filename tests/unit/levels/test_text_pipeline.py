@@ -610,3 +610,18 @@ def test_paper_protocol_notes_the_window(tmp_path: Path, monkeypatch: pytest.Mon
     with run_job(job(people, **asking), tmp_path / "run") as store:
         (note,) = (note for note in base.notes(store) if "window" in note)
     assert note.startswith("semantic (three): 1 of 4 texts is longer")
+
+
+def test_pairs_beyond_the_window_of_an_nli_model_are_noted(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    count = lambda texts: [len(text.split()) for text in texts]  # noqa: E731
+    window = Window("nli:m", 5, 1, count, of_pairs=True)
+    model = SentenceEncoder("nli:m", lambda pairs: np.tile([0.5, 1.0], (len(pairs), 1)), window)
+    monkeypatch.setattr("aleatoric.probes.nli.open_model", lambda name, device: model)
+    people = people_of(tmp_path, [["a b", "b c", "a b c"], ["a", "a", "b b b b"]])
+    probes = ("nli:m", "entailment:m", "nli_clusters:m")
+    with run_job(job(people, probes=probes), tmp_path / "run") as store:
+        (note,) = (note for note in base.notes(store) if "window" in note)
+    # Of the second input's pairs, two equal texts are not read.
+    assert note.startswith("nli:m, entailment:m, nli_clusters:m (nli:m): 4 of 5 pairs of texts are")
