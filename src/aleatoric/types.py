@@ -138,6 +138,8 @@ class MultiRef(Collected[TextItem]):
     """Inputs and the texts that several people wrote for each: the corpora of the text level."""
 
     language: str = "en"
+    is_language_stated: bool = True
+    """Whether the corpus is known to be in this language; if not, it is taken to be."""
 
 
 @dataclass(frozen=True, slots=True)

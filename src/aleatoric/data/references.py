@@ -57,7 +57,8 @@ def load(
     if is_table:
         read = partial(_read_table, source, encoding, language, options, notes)
     name = source.name.partition(".")[0]
-    return multi_reference(read, [source], name, "own", "as its owner states", language, notes)
+    corpus = multi_reference(read, [source], name, "own", "as its owner states", language, notes)
+    return replace(corpus, is_language_stated="language" in row)
 
 
 def _read_table(

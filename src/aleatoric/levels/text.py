@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
 from contextlib import nullcontext
 from dataclasses import dataclass, replace
+from itertools import islice
 from typing import Any
 
 from aleatoric import registry
@@ -32,8 +33,8 @@ from aleatoric.metrics.reduction import Mean
 from aleatoric.models.base import Tallied, TextModel, TextTally, Writing
 from aleatoric.models.decoding import TextDecoder
 from aleatoric.models.trained import training_notes
-from aleatoric.nextword.rules import lacks_spaces
-from aleatoric.probes.tools import default_names, left_out, with_encoders
+from aleatoric.nextword.rules import is_latin, lacks_spaces, share_of_english
+from aleatoric.probes.tools import check_tools, default_names, left_out, with_encoders
 from aleatoric.registry import Track
 from aleatoric.result_types import Labels, Result, Study
 from aleatoric.runs import session
@@ -50,6 +51,11 @@ SAMPLES = 10
 """Default number of texts per input of a live model."""
 ASKED = ("max_new_tokens", "template", "chat", "turns", "stop")
 """Generation options besides the decoder, the seed and the number of texts."""
+SAMPLED, LEAST_ENGLISH = 200, 0.05
+"""Inputs from which a language that is not stated is guessed, and English words if it is English.
+
+Of English people's texts at least 14% are such words, of German ones at most .3%.
+"""
 GAPPY = "more than 20% of the pairs of texts have no distance by this probe"
 """Why there is no interval and no verdict."""
 MAIN = ("lexical-1", "syntactic-2", "semantic")
@@ -330,7 +336,7 @@ def _left_out_notes(job: TextJob, corpus: MultiRef) -> list[str]:
     if job.probes:
         return []
     by_reason: dict[str, list[str]] = {}
-    for probe, reason in left_out(_language(job, corpus), job.tagger, job.first_encoder).items():
+    for probe, reason in left_out(*_tools(job, corpus)).items():
         by_reason.setdefault(reason.rstrip("."), []).append(probe)
     return [f"left out {', '.join(probes)}: {reason}" for reason, probes in by_reason.items()]
 
@@ -347,6 +353,34 @@ def _undefined_notes(store: Store) -> Iterator[str]:
 def _language(job: TextJob, corpus: MultiRef) -> str:
     # The authors used English tools for German too.
     return "en" if job.protocol == "paper" else corpus.language
+
+
+def _tools(job: TextJob, corpus: MultiRef) -> tuple[str | None, str | None, str | None]:
+    """Return the language of the default tools, and the tagger and encoder that are named.
+
+    The language is `None` if it is not stated and its script is not that of English.
+    """
+    is_known = job.protocol == "paper" or corpus.is_language_stated or is_latin(_sample(corpus))
+    return _language(job, corpus) if is_known else None, job.tagger, job.first_encoder
+
+
+def _sample(corpus: MultiRef) -> list[str]:
+    """Return people's texts to the first inputs, from which their language can be guessed."""
+    return [text for item in islice(corpus.items, SAMPLED) for text in item.references]
+
+
+def _language_notes(job: TextJob, corpus: MultiRef) -> Iterator[str]:
+    """Note texts that are read as English because nothing is stated, but seem not to be."""
+    are_named = job.tokeniser and job.tagger and job.encoder
+    if job.protocol == "paper" or corpus.is_language_stated or are_named:
+        return
+    share, is_read = share_of_english(texts := _sample(corpus)), is_latin(texts)
+    if is_read and share is not None and share < LEAST_ENGLISH:
+        yield (
+            "language not stated: people's texts are read as English, but only "
+            f"{share:.1%} of their words are among the most frequent ones of English; state the "
+            'language in the rows of the corpus ("language": "de", or "en" if they are English)'
+        )
 
 
 def _gappy_probes(store: Store, system: str) -> set[str]:
@@ -403,8 +437,10 @@ class Text(Level):
     across_first = tuple(f"{name}/{probe}" for name in ("mean_H", "energy") for probe in MAIN)
     task_fields = ("tokeniser", "tagger", "tags", "n_splits", "system", *ASKED)
     note_parts = (
-        *(session.lost_notes, _decoder_notes, _length_notes, _control_notes, session.saved_notes),
-        *(text_scoring.person_notes, _cut_notes, _tally_notes, _empty_notes, _undefined_notes),
+        *(session.lost_notes, _decoder_notes, text_scoring.spaceless_notes, _length_notes),
+        *(_control_notes, session.saved_notes),
+        *(text_scoring.person_notes, _cut_notes, text_scoring.window_notes),
+        *(_tally_notes, _empty_notes, _undefined_notes),
         lambda store: session.unfinished_notes(store, model_systems(store)),
     )
     packages = (
@@ -435,7 +471,8 @@ class Text(Level):
 
     def facts(self, job: TextJob, corpus: MultiRef) -> dict[str, Any]:
         """Return the language of the corpus, and the probes that are installed for it."""
-        tools = _language(job, corpus), job.tagger, job.first_encoder
+        tools = _tools(job, corpus)
+        check_tools(job.probes, *tools)
         probes = with_encoders(job.probes or default_names(*tools), job.encoder)
         return {"language": corpus.language, "probes": list(probes)}
 
@@ -445,11 +482,12 @@ class Text(Level):
 
     def save_items(self, store: Store, job: TextJob, corpus: MultiRef, monitor: Monitor) -> None:
         """Save the inputs and people's texts."""
+        about_tools = [*_language_notes(job, corpus), *_left_out_notes(job, corpus)]
         total, items = len(corpus.items), iter(corpus.items)
         if job.tokeniser is None:
             items = (_check_spaces(item, _language(job, corpus)) for item in items)
         store.add_items(monitor.track(items, total, f"read {corpus.name}"))
-        session.add_notes(store, [*corpus.notes, *_left_out_notes(job, corpus)])
+        session.add_notes(store, [*corpus.notes, *about_tools])
 
     def ask(
         self, store: Store, job: Any, spec: str, engine: Engine, corpus: Opening, monitor: Monitor

@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from aleatoric.errors import MissingExtraError, check_choice
-from aleatoric.probes.base import Block, Probe
+from aleatoric.probes.base import Block, Probe, Window, window_of
 from aleatoric.probes.one_text import is_one_text
 from aleatoric.probes.tools import TextReader
 from aleatoric.types import Floats, TextItem
@@ -155,6 +155,11 @@ class ZeroWhereUndefined:
     bounds: tuple[float, float]
     facts: Mapping[str, str]
     probe: Probe
+
+    @property
+    def window(self) -> Window | None:
+        """What the probe's model reads of a text."""
+        return window_of(self.probe)
 
     def matrices(self, blocks: Sequence[Block]) -> list[Floats]:
         """Return the distances of each block, without NaN."""

@@ -7,8 +7,9 @@ person, mean H of an input loses that person's pairs and mean C that person's co
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -34,7 +35,15 @@ from aleatoric.metrics.distances import Divergence
 from aleatoric.metrics.reduction import Mean
 from aleatoric.models.base import LoadOptions, pages
 from aleatoric.models.forced import open_likelihood
-from aleatoric.probes.base import NEGATIVE_TYPE, Probe, check_allowed_probes, negative_type
+from aleatoric.nextword.rules import lacks_spaces
+from aleatoric.probes.base import (
+    NEGATIVE_TYPE,
+    Probe,
+    Window,
+    check_allowed_probes,
+    negative_type,
+    window_of,
+)
 from aleatoric.probes.encoders import usable_device
 from aleatoric.probes.one_text import is_one_text
 from aleatoric.probes.tools import TextReader, Tools, probes_with
@@ -89,6 +98,8 @@ class Scorer:
     """Tokenizes texts to measure their lengths."""
     testing: Testing
     """The tests of single inputs."""
+    spaced_language: str | None
+    """The language of the default tokenizer; `None` if another one is named."""
     has_control: bool = True
     """Whether people are compared with people; the paper does not do so for dialogue."""
 
@@ -114,6 +125,7 @@ class Scorer:
             as_published,
             reader,
             Testing(manifest["seed"], manifest.get("permutations", N_PERMUTATIONS)),
+            tools.language if manifest["tokeniser"] is None else None,
             not (as_published and text_protocol.is_dialogue(corpus, inputs)),
         )
 
@@ -210,10 +222,10 @@ def statistics(
     columns += [f"{n}/{p.name}" for n in cut for p in scorer.cut_probes() if same_length]
     columns += variability.value_columns(scorer.probes)
     columns += [*LENGTHS, *([text_inputs.P_LENGTH] if tests else ()), *COUNTS, *PAIRS]
-    walk, persons = StoredTexts(store).walk(), PersonSums(len(_SIDES))
+    walk, sums = StoredTexts(store).walk(), Sums.of(scorer)
     tracked = monitor.track(walk, store.n_items, "score")
-    rows = monitor.stopping.checked(_rows(tracked, names, scorer, same_length, persons))
-    return columns, rows, lambda: {PERSONS_KEY: persons.facts()}
+    rows = monitor.stopping.checked(_rows(tracked, names, scorer, same_length, sums))
+    return columns, rows, sums.facts
 
 
 def undefined_counts(store: Store, system: str, part: str) -> dict[str, int]:
@@ -250,16 +262,109 @@ def distances_of(produced: Produced, scorer: Scorer) -> dict[str, Distances]:
     }
 
 
+@dataclass(frozen=True)
+class Sums:
+    """What is summed over all inputs, besides the statistics of each."""
+
+    persons: PersonSums
+    windows: Mapping[Window, list[str]]
+    """Windows of models -> the probes that use the model."""
+    too_long: Counter[Window] = field(default_factory=Counter)
+    """The numbers of texts, or pairs, that are longer than a window."""
+    read: Counter[Window] = field(default_factory=Counter)
+    """The numbers of all of them."""
+    spaceless: Counter[str] = field(default_factory=Counter)
+    """The numbers of texts, by system, that the default tokenizer cannot split into words."""
+
+    @classmethod
+    def of(cls, scorer: Scorer) -> Sums:
+        """Return empty sums for the probes of a scorer."""
+        windows: dict[Window, list[str]] = {}
+        for probe in scorer.probes:
+            if window := window_of(probe):
+                windows.setdefault(window, []).append(probe.name)
+        return cls(PersonSums(len(_SIDES)), windows)
+
+    def count(self, items: Sequence[ScoredTexts]) -> None:
+        """Count the prepared texts that are longer than the windows."""
+        blocks = [item.block() for item in items]
+        for window in self.windows:
+            sizes = list(window.sizes(blocks))
+            self.too_long[window] += sum(size > window.limit for size in sizes)
+            self.read[window] += len(sizes)
+
+    def count_spaceless(self, chunk: Sequence[Produced], language: str) -> None:
+        """Count the texts in scripts without spaces that the language's tokenizer needs."""
+        for produced in chunk:
+            for system, texts in {CONTROL: produced.item.references, **produced.systems}.items():
+                self.spaceless[system] += sum(lacks_spaces([text], language) for text in texts)
+
+    def facts(self) -> dict[str, Any]:
+        """Return the facts to save with the statistics."""
+        windows = [
+            {
+                "probes": probes,
+                "model": window.model,
+                "limit": window.limit,
+                "of_pairs": window.of_pairs,
+                "n": self.read[window],
+                "n_too_long": self.too_long[window],
+            }
+            for window, probes in self.windows.items()
+        ]
+        others = {WINDOWS_KEY: windows, SPACELESS_KEY: dict(self.spaceless)}
+        return {PERSONS_KEY: self.persons.facts(), **others}
+
+
+def window_notes(store: Store) -> Iterator[str]:
+    """Note texts and pairs that a probe's model reads only in part."""
+    for fact in (store.meta(WINDOWS_KEY) or ()) if store.has_stats() else ():
+        n, n_too_long, limit = fact["n"], fact["n_too_long"], fact["limit"]
+        if not n_too_long:
+            continue
+        verb = "is" if n_too_long == 1 else "are"
+        counts = f"{', '.join(fact['probes'])} ({fact['model']}): {n_too_long} of {n}"
+        if fact["of_pairs"]:
+            yield (
+                f"{counts} pairs of texts {verb} longer than the model's window of {limit} tokens, "
+                "and only the beginnings of their texts count; use a model with a longer window, "
+                "or a smaller --max-length"
+            )
+        else:
+            yield (
+                f"{counts} texts {verb} longer than the encoder's window of {limit} tokens, and "
+                "only the beginning counts; use --encoder with a longer window, or a smaller "
+                "--max-length"
+            )
+
+
+def spaceless_notes(store: Store) -> Iterator[str]:
+    """Warn of texts that the tokenizer cannot split, because they are written without spaces."""
+    for name, n in ((store.meta(SPACELESS_KEY) or {}) if store.has_stats() else {}).items():
+        if n:
+            whose = "people" if name == CONTROL else name
+            verb = "is" if n == 1 else "are"
+            yield (
+                f"warning: {whose}: {n} of {store.total(name, 'n_texts')} texts {verb} in a script "
+                "that is written without spaces between words, and the tokenizer splits them into "
+                "few tokens: their lengths and distances of n-grams are not comparable; leave them "
+                "out, or name a tokenizer with --tokeniser"
+            )
+
+
 def _rows(
     walk: Iterable[Produced],
     names: Sequence[str],
     scorer: Scorer,
     same_length: Collection[str],
-    persons: PersonSums,
+    sums: Sums,
 ) -> Iterator[StatRow]:
-    """Yield the statistics of every input and system; add the change due to each person."""
+    """Yield the statistics of every input and system; add what is summed over all inputs."""
     for chunk in pages(walk, CHUNK):
         items = scorer.texts(chunk, names)
+        sums.count(items)
+        if scorer.spaced_language:
+            sums.count_spaceless(chunk, scorer.spaced_language)
         scores = scorer.scores(items, names)
         columns = {CONTROL: scores.people, **scores.systems}
         for group in scores.groups:
@@ -269,7 +374,9 @@ def _rows(
         for group in scores.groups:
             for index, name in enumerate(names):
                 _place_tests(columns[name], group, index, items, scorer)
-            _add_changes(persons, group, [chunk[row].item for row in group.rows], names, scorer)
+            _add_changes(
+                sums.persons, group, [chunk[row].item for row in group.rows], names, scorer
+            )
         of_texts = variability.score_values(items, len(names), scorer.probes, scorer.splitting)
         for system, own in zip(columns, of_texts, strict=True):
             columns[system] |= own
@@ -406,7 +513,7 @@ def _random_pairs(group: variability.Group, ids: Sequence[str], seed: int) -> St
     return {PAIR: human[:, np.arange(len(chosen)), chosen]}
 
 
-PERSONS_KEY = "text persons"
+PERSONS_KEY, WINDOWS_KEY, SPACELESS_KEY = "text persons", "windows", "texts without spaces"
 _SIDES = ("mean_H", "mean_C")
 """Statistics whose changes are summed; those of the metrics are linear in them."""
 PERSON_METRICS = ("mean_H", "mean_C", "energy", "dmu_M", "dmu_C")

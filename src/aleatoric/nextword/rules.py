@@ -10,7 +10,7 @@ from __future__ import annotations
 import codecs
 import re
 import unicodedata
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, replace
 from itertools import takewhile
 from typing import Literal, NamedTuple, cast
@@ -39,6 +39,19 @@ _SPACELESS = re.compile(
     "\u3005-\u3007\u3400-\u4dbf\u4e00-\u9fff\uf900-\ufaff\U00020000-\U000323af"  # Han
     "]"
 )
+_LATIN = re.compile(
+    "[A-Za-z\u00aa\u00ba\u00c0-\u02af\u1d00-\u1dbf\u1e00-\u1eff\u2c60-\u2c7f\ua722-\ua7ff"
+    "\ufb00-\ufb06\uff21-\uff3a\uff41-\uff5a]"
+)
+_LETTERS = re.compile(r"[^\W\d_]+")
+_FREQUENT_ENGLISH = (
+    "about and are been but by can could for from had has have her his if into it its my not of "
+    "one she some than that the their them there they this to were what when which who will with "
+    "would you your"
+)
+"""Frequent words of English that are not frequent in other languages (as *in* and *was* are)."""
+LEAST_IN_TEXT, LEAST_WORDS = 3, 200
+"""Words of a text, and of all of them, from which it can be said whether texts are English."""
 _SEGMENTED = ("zh", "ja", "th", "lo", "my", "km")
 """Languages whose tokenizers need no spaces between words."""
 
@@ -143,6 +156,34 @@ def is_spaceless(text: str) -> bool:
 def lacks_spaces(texts: Sequence[str], language: str) -> bool:
     """Whether most texts are written without spaces and the language's tokenizer needs them."""
     return language not in _SEGMENTED and 2 * sum(map(is_spaceless, texts)) > len(texts)
+
+
+def is_latin(texts: Iterable[str]) -> bool:
+    """Whether at least half of the letters of some texts are Latin, or there are none.
+
+    >>> is_latin(["Größe: 1 m"]), is_latin(["μῆνιν ἄειδε θεά (Homer)"]), is_latin(["123"])
+    (True, False, True)
+    """
+    letters = latin = 0
+    for text in texts:
+        own = [character for character in text if character.isalpha()]
+        letters += len(own)
+        latin += len(own) if text.isascii() else len(_LATIN.findall("".join(own)))
+    return 2 * latin >= letters
+
+
+def share_of_english(texts: Iterable[str]) -> float | None:
+    """Return the share of frequent English words among all words, from 0 to 1.
+
+    Texts of one or two words, which rarely contain any, are left out; `None` if there are too few
+    words. It is above .1 for English texts of people, and below .01 for German ones.
+    """
+    texts_of_words = (_LETTERS.findall(text.lower()) for text in texts)
+    words = [word for found in texts_of_words if len(found) >= LEAST_IN_TEXT for word in found]
+    if len(words) < LEAST_WORDS:
+        return None
+    frequent = frozenset(_FREQUENT_ENGLISH.split())
+    return sum(word in frequent for word in words) / len(words)
 
 
 def normalise(word: str) -> str:

@@ -45,11 +45,47 @@ NEGATIVE_TYPE = "negative_type"
 """The name of this in signatures."""
 
 
+@dataclass(frozen=True, eq=False)
+class Window:
+    """What a model reads of a text, or of a pair of texts: its first `limit` tokens."""
+
+    model: str
+    limit: int
+    """The most tokens, special ones included."""
+    n_special: int
+    """The number of special tokens of a text, or of a pair."""
+    count: Callable[[list[str]], list[int]]
+    """Texts -> their numbers of tokens, without special ones."""
+    of_pairs: bool = False
+
+    def sizes(self, blocks: Sequence[Block]) -> Iterator[int]:
+        """Yield the number of tokens of each text that is read, or of each pair.
+
+        The number of a text that cannot be too long may be 0.
+        """
+        lengths = self._lengths({text for block in blocks for text in block.texts})
+        for block in blocks:
+            if not self.of_pairs:
+                yield from (self.n_special + lengths[t] for t in block.texts if t in lengths)
+                continue
+            for a, b in ((block.texts[i], block.texts[j]) for i, j in block.wanted()):
+                if a != b and a in lengths and b in lengths:
+                    yield self.n_special + lengths[a] + lengths[b]
+
+    def _lengths(self, texts: Collection[str]) -> dict[str, int]:
+        """Return the numbers of tokens of texts that are not white space only."""
+        lengths = {text: 0 for text in texts if text.strip()}
+        # An ASCII character is at most one token, and a tokenizer may start a text with another.
+        most = 0 if self.of_pairs else self.limit - self.n_special - 1
+        counted = sorted(text for text in lengths if len(text) > most or not text.isascii())
+        return lengths | dict(zip(counted, self.count(counted), strict=True))
+
+
 class Probe(Protocol):
     """A distance between two texts, computed for many texts at once.
 
-    Two attributes are optional: `symmetric`, False if the distance depends on the order of the two
-    texts, and `negative_type`, unknown unless stated.
+    Three attributes are optional: `symmetric`, False if the distance depends on the order of the
+    two texts; `negative_type`, unknown unless stated; and `window`, if its model cuts long texts.
     """
 
     @property
@@ -78,6 +114,7 @@ class Distance:
     bounds: tuple[float, float] = (0.0, 1.0)
     symmetric: bool = True
     negative_type: NegativeType = "unknown"
+    window: Window | None = None
 
 
 def both_ways(probe: Probe) -> Distance:
@@ -91,7 +128,8 @@ def both_ways(probe: Probe) -> Distance:
         return [(matrix + matrix.T) / 2 for matrix in probe.matrices(blocks)]
 
     facts = {**probe.facts, "directions": "mean-of-both"}
-    return Distance(probe.name, facts, matrices, probe.bounds, True, negative_type(probe))
+    about = probe.bounds, True, negative_type(probe), window_of(probe)
+    return Distance(probe.name, facts, matrices, *about)
 
 
 def is_symmetric(probe: Probe) -> bool:
@@ -103,6 +141,12 @@ def negative_type(probe: Probe) -> NegativeType:
     """What a probe states about its distance; `unknown` if it states nothing."""
     stated: NegativeType = getattr(probe, "negative_type", "unknown")
     return stated
+
+
+def window_of(probe: Probe) -> Window | None:
+    """What a probe's model reads of a text; `None` if all of it, or not known."""
+    window: Window | None = getattr(probe, "window", None)
+    return window
 
 
 OfMany = Callable[[Sequence[str], Sequence[str]], Sequence[float]]

@@ -8,6 +8,7 @@ import json
 from collections.abc import Callable, MutableMapping, Sequence
 from contextlib import redirect_stderr
 from dataclasses import dataclass
+from functools import partial
 from importlib.metadata import version
 from inspect import signature
 from pathlib import Path, PurePath
@@ -25,6 +26,7 @@ from aleatoric.errors import (
     quoted,
     refuse_argument,
 )
+from aleatoric.probes.base import Window
 from aleatoric.types import Floats
 
 Vectors = NDArray[np.float32]
@@ -41,6 +43,8 @@ class SentenceEncoder:
 
     label: str
     encode: Callable[[list[str]], NDArray[Any]]
+    window: Window | None = None
+    """What it reads of a text; `None` if all of it, or not known."""
 
 
 def open_encoder(spec: str, device: str | None = None) -> SentenceEncoder:
@@ -139,8 +143,30 @@ def _sentence_transformer(
     # Float32 whatever the checkpoint's type: machines then differ by rounding only.
     # It sorts the texts by length, so that batches need little padding.
     return SentenceEncoder(
-        label, lambda texts: model.encode(texts, batch_size=BATCH, show_progress_bar=False)
+        label,
+        lambda texts: model.encode(texts, batch_size=BATCH, show_progress_bar=False),
+        _window(model, label),
     )
+
+
+def _window(model: Any, label: str) -> Window | None:
+    """The window of an encoder; encoders by words and averages of vectors have none."""
+    limit: Any = getattr(model, "max_seq_length", None)
+    tokenizer: Any = getattr(model, "tokenizer", None)
+    if not isinstance(limit, int) or not hasattr(tokenizer, "num_special_tokens_to_add"):
+        return None
+    prompt = model.prompts.get(model.default_prompt_name) or ""  # it precedes every text
+    n_special = tokenizer.num_special_tokens_to_add() + count_tokens(tokenizer, [prompt])[0]
+    return Window(label, limit, n_special, partial(count_tokens, tokenizer))
+
+
+def count_tokens(tokenizer: Any, texts: list[str]) -> list[int]:
+    """The number of tokens of each text by a tokenizer of transformers, without special tokens."""
+    if not texts:
+        return []
+    # verbose: it would warn of long texts.
+    read = tokenizer(texts, add_special_tokens=False, truncation=False, verbose=False)
+    return list(map(len, read["input_ids"]))
 
 
 def _check_modules(path: Path) -> None:

@@ -12,6 +12,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from functools import partial
 from pathlib import PurePath
 from typing import Any
 
@@ -19,8 +20,14 @@ import numpy as np
 
 from aleatoric import hub
 from aleatoric.errors import ModelError, UsageError, first_line, needs
-from aleatoric.probes.base import Block, Distance
-from aleatoric.probes.encoders import SentenceEncoder, VectorCache, encode_once, usable_device
+from aleatoric.probes.base import Block, Distance, Window
+from aleatoric.probes.encoders import (
+    SentenceEncoder,
+    VectorCache,
+    count_tokens,
+    encode_once,
+    usable_device,
+)
 from aleatoric.probes.tools import Tools
 from aleatoric.types import Floats
 
@@ -60,16 +67,25 @@ def open_model(name: str, device: str | None = None) -> SentenceEncoder:
     commit = getattr(model.config, "_commit_hash", None)
     label = f"nli:{name}{f'@{commit[:12]}' if commit else ''}"
     placed = model.to(usable_device(device)).eval()
-    return SentenceEncoder(label, lambda pairs: _entailment(placed, tokenizer, number, pairs))
+    n_special = tokenizer.num_special_tokens_to_add(pair=True)
+    window = Window(label, _longest(model), n_special, partial(count_tokens, tokenizer), True)
+    return SentenceEncoder(
+        label, lambda pairs: _entailment(placed, tokenizer, number, pairs), window
+    )
+
+
+def _longest(model: Any) -> int:
+    """The most tokens of a pair that the model reads."""
+    longest: int = getattr(model.config, "max_position_embeddings", MOST_TOKENS)
+    return min(longest - 2, MOST_TOKENS)  # RoBERTa's first two positions are not used
 
 
 def _entailment(model: Any, tokenizer: Any, number: int, pairs: Sequence[str]) -> Floats:
     """One row per pair: the probability of the label, and whether it is the likeliest one."""
     import torch
 
-    longest = getattr(model.config, "max_position_embeddings", MOST_TOKENS)
-    longest = min(longest - 2, MOST_TOKENS)  # RoBERTa's first two positions are not used
-    options = {"truncation": True, "max_length": longest, "padding": True, "return_tensors": "pt"}
+    cut = {"truncation": True, "max_length": _longest(model)}
+    options = {**cut, "padding": True, "return_tensors": "pt"}
     found = np.empty((len(pairs), 2))
     for rows in _by_length(pairs):
         premises, hypotheses = zip(*(json.loads(pairs[row]) for row in rows), strict=True)
@@ -131,7 +147,7 @@ def inference(
         distances[empty, :] = distances[:, empty] = np.nan
         return distances
 
-    return Distance(name, {"nli": model.label}, matrices, **about)
+    return Distance(name, {"nli": model.label}, matrices, window=model.window, **about)
 
 
 def pairs_of(block: Block) -> Iterator[tuple[str, str]]:

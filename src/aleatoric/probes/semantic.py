@@ -60,7 +60,9 @@ def _embedding(
         return [_matrix(vectors, [row[text] for text in b.texts], between) for b in blocks]
 
     bounds, negative_type = about
-    return Distance(name, {"encoder": encoder.label}, matrices, bounds, True, negative_type)
+    return Distance(
+        name, {"encoder": encoder.label}, matrices, bounds, True, negative_type, encoder.window
+    )
 
 
 def _matrix(vectors: Floats, rows: list[int], between: Between) -> Floats:

@@ -363,6 +363,9 @@ SYNTACTIC = ("syntactic-1", "syntactic-2", "syntactic-3")
 SEMANTIC = ("semantic",)
 EMBEDDED = ("semantic", "euclidean")
 """Probes that every encoder of a run has."""
+_SAME_TOOL = dict.fromkeys(("syntactic", "dependency"), "syntactic-1")
+_SAME_TOOL |= dict.fromkeys(EMBEDDED, "semantic")
+"""The kind of a probe -> the default probe that needs the same tool."""
 OTHERS = (
     *("euclidean", "dependency-1", "compression", "entailment:MODEL", "nli:MODEL"),
     *("nli_clusters:MODEL", "length", "perplexity:MODEL", "log_probability:MODEL"),
@@ -386,7 +389,7 @@ def probes_with(tools: Tools, names: Sequence[str]) -> list[Probe]:
 
 
 def default_names(
-    language: str, tagger: str | None = None, encoder: str | None = None
+    language: str | None, tagger: str | None = None, encoder: str | None = None
 ) -> tuple[str, ...]:
     """The probes that can run for a language with the installed and named tools."""
     missing = left_out(language, tagger, encoder)
@@ -412,17 +415,43 @@ def with_encoders(names: Sequence[str], encoders: Sequence[str]) -> tuple[str, .
 
 
 def left_out(
-    language: str, tagger: str | None = None, encoder: str | None = None
+    language: str | None, tagger: str | None = None, encoder: str | None = None
 ) -> dict[str, str]:
-    """The probes that cannot run for a language, with the reason and the fix."""
+    """The probes that cannot run for a language, with the reason and the fix.
+
+    `None` is an unknown language that is not written in Latin letters.
+    """
     reasons: dict[str, str] = {}
-    tools = (tagger, default_tagger, SYNTACTIC), (encoder, default_encoder, SEMANTIC)
-    for _, default, probes in (tool for tool in tools if tool[0] is None):
+    tools = (
+        (tagger, default_tagger, SYNTACTIC, "--tagger spacy:PIPELINE"),
+        (encoder, default_encoder, SEMANTIC, "--encoder multilingual or st:NAME_OR_DIR"),
+    )
+    for _, default, probes, option in (tool for tool in tools if tool[0] is None):
         try:
-            default(language)
+            default(_known(language, option))
         except UsageError as refused:
             reasons |= dict.fromkeys(probes, str(refused))
     return reasons
+
+
+def _known(language: str | None, option: str) -> str:
+    if language is None:
+        raise UsageError(
+            "most letters of people's texts are not Latin, and their language is not stated: "
+            f'state it in the rows of the corpus ("language": "ar"), or name a tool with {option}.'
+        )
+    return language
+
+
+def check_tools(
+    names: Sequence[str], language: str | None, tagger: str | None, encoder: str | None
+) -> None:
+    """Refuse probes whose default tools would read texts of an unknown language as English."""
+    missing = left_out(None, tagger, encoder) if language is None else {}
+    for name in names:
+        default = _SAME_TOOL.get(name.partition("-")[0], "")
+        if reason := missing.get(default):
+            raise UsageError(f"the probe {name} needs a tool for the language: {reason}")
 
 
 def _open(name: str, tools: Tools) -> Probe:

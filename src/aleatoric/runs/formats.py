@@ -416,6 +416,15 @@ _FACTS: dict[str, Shape] = {
     "stat_columns": lambda value: fits(value, [is_text]) and 0 < len(set(value)) == len(value),
     "split_names": each([is_text]),
     "stats": {"generation": _COUNT, "rows": each(_COUNT)},
+    "texts without spaces": each(_COUNT),
+    "windows": [
+        {
+            "probes": [is_text],
+            "model": is_text,
+            "of_pairs": bool,
+            **dict.fromkeys(("limit", "n", "n_too_long"), _COUNT),
+        }
+    ],
     "probe_facts": each(each(is_text)),
     "probe_bounds": each(lambda value: fits(value, [_is_real]) and len(value) == 2),
     "finetuning": lambda value: each(_FINETUNED)(value) and each(_NUMBERS)(value.get("grid", {})),

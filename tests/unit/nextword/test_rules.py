@@ -262,3 +262,29 @@ def test_installed_rule_is_found_without_scanning_packages(
     """Scoring looks the rule up for every item; listing packages takes 20 ms."""
     monkeypatch.setattr(registry, "entry_points", lambda **_: pytest.fail("packages were listed"))
     assert rules.rule_named("corrected") is rules.first_word
+
+
+@pytest.mark.parametrize(
+    ("texts", "expected"),
+    [
+        (["\u043f\u0440\u0438\u0432\u0435\u0442", "Hi"], False),
+        (["\u0645\u0631\u062d\u0628\u0627"], False),
+        (
+            ["\uc548\ub155", "\u0928\u092e\u0938\u094d\u0924\u0947", "\u05e9\u05dc\u05d5\u05dd"],
+            False,
+        ),
+        (["\u0394\u03b5\u03bd", "not"], True),  # half of the letters
+        (["e\u0301te\u0301", "\u0141\u00f3d\u017a", "Vi\u1ec7t", "stra\u00dfe"], True),
+        (["12 + 3 = ?", "\u2026", ""], True),
+        ([], True),
+    ],
+)
+def test_latin_texts_are_detected(texts: list[str], expected: bool) -> None:
+    assert rules.is_latin(texts) is expected
+
+
+def test_english_is_known_by_its_frequent_words() -> None:
+    assert rules.share_of_english(["The cat and THE dog", "of it"] * 40) == pytest.approx(3 / 5)
+    assert rules.share_of_english(["Die Katze und der Hund"] * 40) == 0
+    assert rules.share_of_english(["Die Katze und der Hund"] * 39) is None  # 195 words
+    assert rules.share_of_english(["the", "of it"] * 400) is None

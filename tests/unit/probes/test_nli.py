@@ -20,7 +20,7 @@ from opened_probes import open_probes  # noqa: E402
 from aleatoric.errors import ModelError, UsageError  # noqa: E402
 from aleatoric.levels.text_variability import ScoredTexts, score_blocks  # noqa: E402
 from aleatoric.probes import nli  # noqa: E402
-from aleatoric.probes.base import Block, negative_type  # noqa: E402
+from aleatoric.probes.base import Block, negative_type, window_of  # noqa: E402
 from aleatoric.probes.tools import Tools  # noqa: E402
 from aleatoric.rng import stream  # noqa: E402
 
@@ -236,3 +236,16 @@ def test_classifier_without_a_head_is_refused(tmp_path: Path) -> None:
     config.save_pretrained(folder)
     with pytest.raises(UsageError, match="lacks weights"):
         open_probes([f"nli:{folder}"])
+
+
+@pytest.mark.parametrize("kind", ["nli", "entailment", "nli_clusters"])
+def test_window_is_that_of_pairs_as_the_model_reads_them(folder: str, kind: str) -> None:
+    (probe,) = open_probes([f"{kind}:{folder}"])
+    tokenizer = transformers.AutoTokenizer.from_pretrained(folder)
+    texts = tuple(" ".join(WORDS * n)[: 15 * n] for n in (1, 2, 3, 4, 5, 6))
+    block = Block(texts, (4, 2))
+    wanted = [len(tokenizer(texts[i], texts[j])["input_ids"]) for i, j in block.wanted()]
+    window = window_of(probe)
+    assert window is not None
+    assert (list(window.sizes([block])), window.limit) == (wanted, 62)
+    assert 0 < sum(size > window.limit for size in wanted) < len(wanted)
