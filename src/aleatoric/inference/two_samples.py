@@ -137,13 +137,17 @@ def _welch(values: Floats, second: Floats, floor: Floats) -> Floats:
     return share
 
 
+def within(distances: Floats, n_first: int) -> tuple[Floats, Floats]:
+    """Return the distances within the first sample, and within the second."""
+    return distances[:, :n_first, :n_first], distances[:, n_first:, n_first:]
+
+
 def spread_test(distances: Floats, n_first: int) -> Floats:
     """Return two-sided p-values of equal mean distances within both of (items, values, values).
 
     Welch's t test of jackknife pseudo-values: approximate, wherever the populations lie.
     """
-    sides = distances[:, :n_first, :n_first], distances[:, n_first:, n_first:]
-    first, second = map(pseudo_values, sides)
+    first, second = map(pseudo_values, within(distances, n_first))
     difference = np.abs(second.mean(axis=1) - first.mean(axis=1))
     rounding = _TOLERANCE * np.abs(np.concatenate([first, second], axis=1)).max(axis=1)
     sizes = np.array([[first.shape[1]], [second.shape[1]]])

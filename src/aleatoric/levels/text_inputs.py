@@ -29,6 +29,7 @@ from aleatoric.inference.two_samples import (
     permutations,
     population_tests,
     spread_test,
+    within,
 )
 from aleatoric.probes.tools import Tools
 from aleatoric.result_types import Labels, Study, Table
@@ -77,16 +78,19 @@ def p_values(
     if ways is None:
         return {name: np.full(shape, np.nan) for name in (P_M, P_ENERGY)}
     flat = distances.reshape(-1, n_people + n_texts, n_people + n_texts)
-    kept = np.r_[: ways.n_first, n_people : n_people + ways.width - ways.n_first]
-    used = flat[:, kept[:, None], kept]
+    used = _used(flat, n_people, ways)
     order = orders(ways.width, item_ids, testing.seed, "text-closeness")
     energy, spread = population_tests(used, ways, np.tile(order, (len(distances), 1)))
-    is_gappy = _is_gappy(flat[:, :n_people, :n_people]) | _is_gappy(flat[:, n_people:, n_people:])
-    found = {
-        P_M: np.where(is_gappy, np.nan, np.maximum(spread, spread_test(flat, n_people))),
-        P_ENERGY: np.where(_is_gappy(used), np.nan, energy),
-    }
-    return {name: p.reshape(shape) for name, p in found.items()}
+    is_gappy = np.any([_is_gappy(side) for side in within(flat, n_people)], axis=0)
+    variability = np.where(is_gappy, np.nan, np.maximum(spread, spread_test(flat, n_people)))
+    closeness = np.where(_is_gappy(used), np.nan, energy)
+    return {P_M: variability.reshape(shape), P_ENERGY: closeness.reshape(shape)}
+
+
+def _used(flat: Floats, n_people: int, ways: Permutations) -> Floats:
+    """Return the distances of the texts that are permuted: the first ones of both sides."""
+    kept = np.r_[: ways.n_first, n_people : n_people + ways.width - ways.n_first]
+    return flat[:, kept[:, None], kept]
 
 
 def length_p_values(

@@ -17,8 +17,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from aleatoric.errors import MissingExtraError, check_choice
-from aleatoric.probes.base import Block, Probe, Window, window_of
-from aleatoric.probes.one_text import is_one_text
+from aleatoric.probes.base import Block, Probe, Window, is_one_text, window_of
 from aleatoric.probes.tools import TextReader
 from aleatoric.types import Floats, TextItem
 
@@ -175,8 +174,7 @@ def preparation(
 ) -> Preparation:
     """Return how a protocol prepares the texts of the corpus of this name."""
     check_choice("protocol", protocol, PROTOCOLS)
-    is_paper = protocol == "paper"
-    return AsPublished(corpus == "asset") if is_paper else CutAlike(reader, max_length)
+    return AsPublished(corpus == "asset") if protocol == "paper" else CutAlike(reader, max_length)
 
 
 def as_latin_1(text: str) -> str:

@@ -41,11 +41,11 @@ from aleatoric.probes.base import (
     Probe,
     Window,
     check_allowed_probes,
+    is_one_text,
     negative_type,
     window_of,
 )
 from aleatoric.probes.encoders import usable_device
-from aleatoric.probes.one_text import is_one_text
 from aleatoric.probes.tools import TextReader, Tools, probes_with
 from aleatoric.rng import stream
 from aleatoric.runs.formats import DamagedRowError, StatRow

@@ -18,8 +18,7 @@ import numpy as np
 
 from aleatoric.inference.estimate import at_level
 from aleatoric.metrics.distances import Divergence, energy_distance, mean, w1
-from aleatoric.probes.base import Block, Probe
-from aleatoric.probes.one_text import OneText, is_one_text
+from aleatoric.probes.base import Block, OneText, Probe, is_one_text
 from aleatoric.result_types import Result
 from aleatoric.rng import stream
 from aleatoric.types import Estimate, Floats, Ints

@@ -8,7 +8,7 @@ from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, S
 from dataclasses import dataclass
 from itertools import islice
 from shlex import quote
-from typing import Any, Literal, Protocol
+from typing import Any, Literal, Protocol, TypeGuard
 
 import numpy as np
 
@@ -102,6 +102,18 @@ class Probe(Protocol):
 
     def matrices(self, blocks: Sequence[Block]) -> list[Floats]:
         """The matrix of distances per block, from row to column; NaN if undefined or not wanted."""
+
+
+class OneText(Probe, Protocol):
+    """A probe that compares two texts by a number of each."""
+
+    def values(self, texts: Sequence[str]) -> Floats:
+        """The number of each text; NaN is undefined."""
+
+
+def is_one_text(probe: Probe) -> TypeGuard[OneText]:
+    """Whether a probe is a statistic of one text."""
+    return hasattr(probe, "values")
 
 
 @dataclass(frozen=True)

@@ -9,12 +9,11 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Protocol, TypeGuard
 
 import numpy as np
 
 from aleatoric.errors import UsageError, quoted, refuse_argument
-from aleatoric.probes.base import ANY, Block, NegativeType, Probe, numbers
+from aleatoric.probes.base import ANY, Block, NegativeType, numbers
 from aleatoric.probes.encoders import encode_once
 from aleatoric.probes.tools import TextReader, Tools
 from aleatoric.registry import called, function_at
@@ -22,18 +21,6 @@ from aleatoric.types import Floats
 
 Statistic = Callable[[Sequence[str]], Floats]
 """Distinct texts -> one number per text; NaN is undefined."""
-
-
-class OneText(Probe, Protocol):
-    """A probe that compares two texts by a number of each."""
-
-    def values(self, texts: Sequence[str]) -> Floats:
-        """The number of each text; NaN is undefined."""
-
-
-def is_one_text(probe: Probe) -> TypeGuard[OneText]:
-    """Whether a probe is a statistic of one text."""
-    return hasattr(probe, "values")
 
 
 @dataclass(frozen=True)

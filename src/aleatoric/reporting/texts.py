@@ -263,6 +263,13 @@ class TextView(View):
         return inputs_data(part, fits, inputs), tuple(_item_list(*pair) for pair in fits)
 
 
+_DIRECTIONS = {
+    text_variability.MORE: "more",
+    text_variability.LESS: "less",
+    text_variability.ALIKE: "same",
+}
+
+
 def _joint_verdict(judged: Sequence[Verdict]) -> str:
     """Say in two sentences which systems differ from people, and which vary more or less."""
     phrases = {
@@ -275,12 +282,11 @@ def _joint_verdict(judged: Sequence[Verdict]) -> str:
     }
     found = clauses(phrases, {verdict.system: verdict.closeness for verdict in judged})
     first = [f"By {judged[0].probe}, {found}."] if found else []
-    names = {
-        text_variability.MORE: "more",
-        text_variability.LESS: "less",
-        text_variability.ALIKE: "same",
+    directions = {
+        verdict.system: _DIRECTIONS[verdict.variability]
+        for verdict in judged
+        if verdict.variability in _DIRECTIONS
     }
-    directions = {v.system: names[v.variability] for v in judged if v.variability in names}
     return " ".join([*first, *variability(directions)])
 
 

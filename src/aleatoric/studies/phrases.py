@@ -92,11 +92,7 @@ def _across(model: Sequence[Texts], people: Sequence[Texts]) -> Table:
     n_model, n_people = (sum(map(len, side)) for side in (model, people))
     sides = ((own, n_model), (counted(people, order), n_people))
     rows = tuple(
-        (
-            _shown(phrase),
-            *(cell for counts, n in sides for cell in _cells(*counts[phrase], n)),
-        )
-        for phrase in order
+        (_shown(p), *(c for counts, n in sides for c in _cells(*counts[p], n))) for p in order
     )
     columns = ("phrase", "texts", "inputs", "people's texts", "people's inputs")
     notes = notes_on(

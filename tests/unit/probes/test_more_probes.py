@@ -17,9 +17,9 @@ from aleatoric.errors import UsageError
 from aleatoric.levels.text_variability import ScoredTexts, Splitting, score_blocks, score_values
 from aleatoric.metrics.distances import w1
 from aleatoric.probes import overlaps, tools
-from aleatoric.probes.base import Batched, Block, is_code, negative_type, probe_from
+from aleatoric.probes.base import Batched, Block, is_code, is_one_text, negative_type, probe_from
 from aleatoric.probes.encoders import SentenceEncoder
-from aleatoric.probes.one_text import Difference, is_one_text
+from aleatoric.probes.one_text import Difference
 from aleatoric.probes.semantic import euclidean, semantic
 from aleatoric.probes.tools import Tools, probes_with, with_encoders
 from aleatoric.rng import stream
