@@ -360,9 +360,9 @@ def _join_notes(
         problem = f"none of its {joined.unmatched} rows names an item of the corpus"
         raise UsageError(f"{model}: {problem}; check id, or passage and position.")
     if missing or n_empty:
-        rows = f"{missing} of {n_items} items have no row" if missing else ""
-        hollow = f"{n_empty} of {n_items} items have a row without any draw" if n_empty else ""
-        yield f"{name}: {' and '.join(filter(None, (rows, hollow)))} and are left out"
+        no_row = f"{missing} of {n_items} items have no row" if missing else ""
+        no_draw = f"{n_empty} of {n_items} items have a row without any draw" if n_empty else ""
+        yield f"{name}: {' and '.join(filter(None, (no_row, no_draw)))} and are left out"
     if joined.unmatched:
         part = " part of the" if str(options_of(Selection, store.manifest)) else ""
         yield f"{name}: {joined.unmatched} rows name no item of the{part} corpus and are left out"
